@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures docs dist clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,6 +39,9 @@ bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvit
 
 bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts beside the rules of others (ARGS="--quick" passes on)
 	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
+
+compat: $(VENV)/.compat ## train with real frameworks, plain and in each way of vramscope; table in docs/compatibility.md
+	@$(BIN)/python -m benchmarks.compat $(VENV)/compat/bin/python $(ARGS)
 
 fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
 	@$(PIP) --quiet --editable '.[fuzz]'
@@ -79,3 +82,8 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2
 	@$(BIN)/python -m venv $(VENV)/peers
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
+
+$(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt
+	@echo "vramscope: installing the frameworks into $(VENV)/compat" >&2
+	@$(BIN)/python -m benchmarks.compat.environment $(VENV)/compat
+	@DS_BUILD_OPS=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/compat/requirements.txt && touch $@

@@ -1,6 +1,7 @@
 """What all plain text shares: rows in columns, sentences in lines, sparklines, marks of risk."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 
 import msgspec
 
@@ -28,6 +29,15 @@ class TableStyle(msgspec.Struct, frozen=True):
     @property
     def marks(self) -> "Marks":
         return ASCII_MARKS if self.is_ascii else MARKS
+
+
+NOTEBOOK_WIDTH = PipeWidth(110)
+"""Cells of a line of prose in a notebook."""
+
+
+def format_html(text: str) -> str:
+    """Return a text as HTML in which a notebook keeps its lines and columns."""
+    return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
 def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:

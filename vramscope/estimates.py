@@ -17,6 +17,8 @@ from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, Tr
 from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
+from vramscope.exporters.estimates import describe_step_estimate
+from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"
 # Layers of the shallow models from which a deeper one is extrapolated.
@@ -159,6 +161,13 @@ def _call(command: Sequence[str]) -> int:
     return ended.returncode
 
 
+class ShownEstimate(StepEstimate, frozen=True, kw_only=True):
+    """An estimate that a notebook shows as the text that `vramscope estimate --factory` prints."""
+
+    def _repr_html_(self) -> str:
+        return format_html(describe_step_estimate(self, NOTEBOOK_WIDTH))
+
+
 def estimate_step(
     factory: str,
     *inputs: str,
@@ -208,7 +217,8 @@ def estimate_step(
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
     )
-    return estimate_request(request, capacity_bytes)[1]
+    estimate = estimate_request(request, capacity_bytes)[1]
+    return ShownEstimate(**{name: getattr(estimate, name) for name in estimate.__struct_fields__})
 
 
 def estimate_request(request: StepRequest, capacity_bytes: int | None) -> tuple[Tracing, StepEstimate]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "after_torch_import",
+    "expect_marks",
     "is_running",
     "on_advice",
     "phase",
@@ -91,6 +92,13 @@ def step(tokens: object = None, batch: object = None) -> None:
     session = current.session
     if session is not None:
         session.end_explicit_step(tokens, batch)
+
+
+def expect_marks() -> None:
+    """Leave the end of every step to `step`, from now on: optimizers end none."""
+    session = current.session
+    if session is not None:
+        session.expect_marks()
 
 
 def on_advice(callback: Callable[[str, str], object] | None) -> None:

@@ -333,6 +333,11 @@ class Session:
         except Exception as error:  # noqa: BLE001
             self._step_guard.count(error)
 
+    def expect_marks(self) -> None:
+        """The program will mark its steps, the first one too: no optimizer ends one."""
+        self._boundaries.is_explicit = True
+        self._ends_alone = None
+
     def begin_phase(self, part: phases.phase, *, is_training: bool) -> None:
         """A named part begins; never raises. `is_training`: the calling thread is the one that steps."""
         if self._phase_guard.is_shut:

@@ -8,6 +8,7 @@ value gets a stand-in, or is stopped in one line that names the line of the scri
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,10 +21,11 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import distributed
+from . import distributed, fake_files
 from .alone import Post, check_exchange, is_exchange
-from .devices import inside, state
+from .devices import HOST, inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
+from .exact_values import ExactValues
 from .host_memory import HostMemory, capture_stack
 from .ledger import refuse
 from .patching import replace
@@ -57,7 +59,10 @@ class FakeAccountingMode(AccountingMode):
     ) -> None:
         super().__init__(registry, host, post)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.stand_ins = StandIns(self._fake, has_largest_sizes=has_largest_sizes) if has_stand_ins else None
+        self.exact = ExactValues(registry) if has_stand_ins else None
+        self.stand_ins = (
+            StandIns(self._fake, self.exact, has_largest_sizes=has_largest_sizes) if self.exact else None
+        )
         self._shortcuts = Shortcuts(self._fake)
         # Answers for torch's own code that reads flags, from the last to the first; None elsewhere.
         self._flags: list[bool] | None = None
@@ -75,7 +80,12 @@ class FakeAccountingMode(AccountingMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Two thirds of all that comes here: C++ asks what a tensor's device is.
         device = answer_device(function, args)
-        return super().__torch_dispatch__(function, types, args, kwargs) if device is UNKNOWN else device
+        if device is not UNKNOWN:
+            return device
+        made = super().__torch_dispatch__(function, types, args, kwargs)
+        if self.exact is not None and made is not NotImplemented:
+            self.exact.follow(function, args, kwargs or {}, made)
+        return made
 
     def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
         """Compute an operation on the host if it is small and stays there, else its shape alone.
@@ -89,6 +99,10 @@ class FakeAccountingMode(AccountingMode):
             check_exchange(function, args)
         if distributed.is_collective(function):
             return distributed.complete(function, args)
+        if self.exact is not None and state.target == HOST and function is _aten._to_copy.default:
+            known = self.exact.compute(function, args, {**kwargs, "device": None})
+            if known is not None:
+                return known
         made = self._shortcuts.run(function, args, kwargs)
         if made is UNKNOWN:
             try:
@@ -117,13 +131,16 @@ class FakeAccountingMode(AccountingMode):
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         return dtype.is_floating_point and measure_made(args, kwargs) >= LARGE_BYTES
 
+    def owns(self, tensor: FakeTensor) -> bool:
+        return tensor.fake_mode is self._fake
+
     def _holds_fake(self, values: Any) -> bool:
         """Return whether there is a fake tensor among some values, in lists too.
 
         Those of a mode of PyTorch's own (sharded tensors compute their shapes with one) are left to it.
         """
         return any(
-            it.fake_mode is self._fake
+            self.owns(it)
             if isinstance(it, FakeTensor)
             else isinstance(it, (list, tuple)) and self._holds_fake(it)
             for it in values
@@ -149,6 +166,8 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
         replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
+    fake_files.install()
+    torch._subclasses.FakeTensor = _hide_fakes(mode)
     replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
     replace(torch.nn.Module, "_apply", _make_apply)
@@ -176,6 +195,23 @@ def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
         copied.requires_grad_(tensor.requires_grad)
     memo[id(tensor)] = copied
     return copied
+
+
+def _hide_fakes(mode: FakeAccountingMode) -> type:
+    """Return a class that only PyTorch itself sees as that of the tensors of a mode.
+
+    Libraries that find a fake tensor believe that they are traced, and take other ways than in a training:
+    transformers makes masks of attention that it leaves out otherwise.
+    """
+
+    class Asked(type(FakeTensor)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: Any) -> bool:
+            if not isinstance(instance, FakeTensor):
+                return False
+            asking: str = sys._getframe(1).f_globals.get("__name__", "")
+            return asking.partition(".")[0] == "torch" or not mode.owns(instance)
+
+    return Asked("FakeTensor", (FakeTensor,), {})
 
 
 def _make_truncated(original: Any, *, mode: FakeAccountingMode) -> Any:
@@ -242,6 +278,11 @@ def _make_reading(original: Any, *, read: Any, stand_ins: StandIns | None, regis
             return original(tensor, *args, **kwargs)
         if stand_ins is None:
             refuse_reading()
+        known = None if read is _make_array else stand_ins.exact.find(tensor)
+        if known is not None:
+            found = original(known, *args, **kwargs)
+            place = "" if tensor.device.type == "cpu" else f", device='{tensor.device}'"
+            return f"{found[:-1]}{place})" if read is _show else found
         if read is _make_array and registry.where_is(tensor) is not None and kwargs.get("force") is not True:
             return original(tensor, *args, **kwargs)  # refuses a tensor of the card, as CUDA does
         stand_ins.note_reading()
@@ -255,6 +296,10 @@ def _describe(tensor: Any) -> str:
     device = "" if tensor.device.type == "cpu" else f", device='{tensor.device}'"
     kind = "" if tensor.dtype in (torch.float32, torch.int64, torch.bool) else f", dtype={tensor.dtype}"
     return f"tensor({value}{device}{kind})"
+
+
+def _show(tensor: Any, **_: Any) -> str:
+    return _describe(tensor)
 
 
 def _format(tensor: Any, specification: str) -> str:
@@ -281,7 +326,7 @@ def _make_array(tensor: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 _READERS = {
-    "__repr__": lambda tensor, **_: _describe(tensor),
+    "__repr__": _show,
     "__format__": _format,
     "numpy": _make_array,
     "__array__": _make_array,
@@ -339,6 +384,7 @@ class Shortcuts:
             (_IN_PLACE_LISTS, _change_lists),
             ("mm addmm", self._multiply),
             ("_fused_sdp_choice", _choose_attention),
+            ("mm.dtype bmm.dtype addmm.dtype baddbmm.dtype", self._multiply_wide),
             ("_grouped_mm", self._multiply_groups),
             ("_ctc_loss _ctc_loss.Tensor", self._align),
             ("_ctc_loss_backward _ctc_loss_backward.Tensor", self._align_back),
@@ -387,6 +433,12 @@ class Shortcuts:
         if first.shape[1] != second.shape[0]:
             return UNKNOWN
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
+
+    def _multiply_wide(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Multiply into a wider type, which PyTorch's own shapes do not know for all of them."""
+        first, second, dtype = args[-3:]
+        shape = (*first.shape[:-1], second.shape[-1])
+        return self._make(_aten.empty.memory_format, (shape,), {"dtype": dtype, "device": _META})
 
     def _multiply_groups(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Multiply groups of matrices in float32 too, which CUDA does and the meta device refuses."""

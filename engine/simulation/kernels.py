@@ -141,6 +141,10 @@ def _keeps_graph() -> bool:
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _HALVES = (torch.float16, torch.complex32)
 _TRANSFORMS = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft"
+# Products of matrices that CUDA also gives in a wider type than that of its inputs.
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
+# A library's kernels go with it.
+_kept: dict[str, Any] = {}
 _NARROW = {torch.float32: torch.float16, torch.complex64: torch.complex32}
 
 
@@ -164,6 +168,7 @@ def install_cuda_types(registry: StorageRegistry) -> None:
 
         return run
 
+    _add_wide_products()
     replace(torch, "ctc_loss", lambda original: _make_ctc_loss(original, registry))
     for owner in (torch, torch.Tensor):
         replace(owner, "histc", count)
@@ -172,6 +177,30 @@ def install_cuda_types(registry: StorageRegistry) -> None:
     for owner in (torch.cuda, torch.cuda.memory):
         replace(owner, "MemPool", lambda original: MemoryPool)
         replace(owner, "use_mem_pool", lambda original: _use_pool)
+
+
+def _add_wide_products() -> None:
+    """Give the host the overloads with `out_dtype`; what they need in between belongs to no card."""
+    library = _kept.setdefault("products", torch.library.Library("aten", "IMPL"))
+
+    def compute(name: str, args: Any, out_dtype: torch.dtype, kwargs: Any) -> Any:
+        return getattr(torch, name)(*(it.to(out_dtype) for it in args), **kwargs)
+
+    def register(name: str) -> None:
+        library.impl(
+            f"{name}.dtype",
+            lambda *args, **kwargs: compute(name, args[:-1], args[-1], kwargs),
+            "CPU",
+        )
+        library.impl(
+            f"{name}.dtype_out",
+            lambda *args, out, **kwargs: out.copy_(compute(name, args[:-1], args[-1], kwargs)),
+            "CPU",
+        )
+
+    for name in _PRODUCTS:
+        if hasattr(getattr(torch.ops.aten, name), "dtype_out"):
+            register(name)
 
 
 def _make_ctc_loss(original: Any, registry: StorageRegistry) -> Any:

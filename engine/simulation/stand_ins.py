@@ -17,6 +17,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .devices import inside
+from .endless_loops import LoopWatch
+from .exact_values import ExactValues
 from .host_memory import capture_stack
 from .ledger import tell
 
@@ -59,11 +61,13 @@ _FILLING: dict[str, Callable[[Any], Number]] = {
 class StandIns:
     """Follows single numbers and flags through operations, and answers what reads a value."""
 
-    def __init__(self, mode: FakeTensorMode, *, has_largest_sizes: bool) -> None:
+    def __init__(self, mode: FakeTensorMode, exact: ExactValues, *, has_largest_sizes: bool) -> None:
         self._mode = mode
+        self.exact = exact
         self._has_largest_sizes = has_largest_sizes
         # Lines that read a value, by file.
         self._places: dict[str, list[object]] = {}
+        self._loops = LoopWatch()
         atexit.register(self._name_places)
 
     def follow(self, function: Any, args: Any, made: Any) -> None:
@@ -79,24 +83,35 @@ class StandIns:
     def answer(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Return what an operation that depends on values gives; NotImplemented if that is not known."""
         name = _name(function)
+        known = self.exact.compute(function, args, kwargs)
+        if known is not None:
+            with inside(), self._mode:
+                return _make_alike(known)
         if name == "_local_scalar_dense":
             value: Any = read_value(args[0])
         elif name == "equal":
             value = args[0].shape == args[1].shape
-        elif not self._has_largest_sizes:
-            return NotImplemented
         else:
+            masks = self._find_masks(name, args)
+            if masks is None and not self._has_largest_sizes:
+                return NotImplemented
             with inside(), self._mode:
-                value = self._make_largest(name, function, args, kwargs)
-            if value is NotImplemented:
+                value = self._make_largest(name, function, args, kwargs, masks or [])
+            if value is NotImplemented or masks is not None:
                 return value
-        self.note_reading()
+        self.note_reading(value)
         return value
 
-    def note_reading(self) -> None:
-        """Warn at the first line that reads a value; the other lines are named at the end."""
+    def note_reading(self, value: object = None) -> None:
+        """Warn at the first line that reads a value; the other lines are named at the end.
+
+        Raises:
+            SystemExit: The line waits in a loop until the value changes.
+        """
         frames = capture_stack().frames
-        name, line = (str(frames[0]["filename"]), frames[0]["line"]) if frames else ("the script", 0)
+        name, line = (
+            (str(frames[0]["filename"]), int(str(frames[0]["line"]))) if frames else ("the script", 0)
+        )
         if not self._places:
             place = f"{name}:{line}" if line else name
             tell(
@@ -107,6 +122,8 @@ class StandIns:
         lines = self._places.setdefault(name, [])
         if line not in lines:
             lines.append(line)
+        if isinstance(value, (bool, int, float)):
+            self._loops.note(name, line, value)
 
     def list_places(self) -> list[tuple[str, object]]:
         """Return file and line of whatever has read a value."""
@@ -124,21 +141,32 @@ class StandIns:
         places = "; ".join(f"{name}:{', '.join(lines)}" for name, lines in named.items())
         tell(f"stand-ins for values were also read at {places}{more}")
 
-    def _make_largest(self, name: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return a result of the largest size that its values could give it."""
+    def _find_masks(self, name: str, args: Any) -> list[Any] | None:
+        """Return the masks that select, by position; None if one is not known."""
+        if name not in ("index", "masked_select"):
+            return None
+        masks = [self.exact.find(it) if _is_mask(it) else it for it in _list_indices(name, args)]
+        is_known = all(mask is not None for mask, it in zip(masks, _list_indices(name, args)) if _is_mask(it))
+        return masks if is_known else None
+
+    def _make_largest(self, name: str, function: Any, args: Any, kwargs: Any, masks: list[Any]) -> Any:
+        """Return a result of the largest size that its values could give it; of the right one with masks."""
         first = args[0]
         if name == "nonzero":
             return _make_integers((first.numel(), first.dim()))
         if name == "masked_select":
             shape = torch.broadcast_shapes(first.shape, args[1].shape)
-            return torch.empty(reduce(operator.mul, shape, 1), dtype=first.dtype)
+            count = _count_selected(masks[0], shape) if masks else reduce(operator.mul, shape, 1)
+            return torch.empty(count, dtype=first.dtype)
         if name in ("_unique2", "unique_dim", "unique_consecutive"):
             count = first.shape[args[1]] if name == "unique_dim" else first.numel()
             rest = first.shape if name != "unique_dim" else (count,)
             kept = first.shape if name == "unique_dim" else (count,)
             return torch.empty(kept, dtype=first.dtype), _make_integers(rest), _make_integers((count,))
         if name == "index":
-            return function(first, [part for index in args[1] for part in _spell_out(index)], **kwargs)
+            chosen = masks or [None] * len(args[1])
+            parts = [part for pair in zip(args[1], chosen) for part in _spell_out(*pair)]
+            return function(first, parts, **kwargs)
         return NotImplemented
 
 
@@ -211,8 +239,29 @@ def _make_integers(shape: Any) -> Any:
     return torch.empty(tuple(shape), dtype=torch.int64)
 
 
-def _spell_out(index: Any) -> list[Any]:
-    """Return a mask among the indices as the positions of all of its elements."""
-    if index is None or index.dtype not in (torch.bool, torch.uint8):
+def _spell_out(index: Any, mask: Any) -> list[Any]:
+    """Return a mask among the indices as positions: as many as it selects if it is known, else all."""
+    if not _is_mask(index):
         return [index]
-    return [_make_integers((index.numel(),)) for _ in range(index.dim())]
+    count = index.numel() if mask is None else _count_selected(mask)
+    return [_make_integers((count,)) for _ in range(index.dim())]
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def _list_indices(name: str, args: Any) -> Any:
+    return args[1] if name == "index" else args[1:2]
+
+
+def _count_selected(mask: Any, shape: Any = None) -> int:
+    with torch._C._DisableTorchDispatch():
+        return int(torch.count_nonzero(mask if shape is None else mask.expand(shape)).item())
+
+
+def _make_alike(known: Any) -> Any:
+    """Return what an operation gave for known values: numbers as they are, tensors by their shapes."""
+    if isinstance(known, torch.Tensor):
+        return torch.empty_strided(tuple(known.shape), known.stride(), dtype=known.dtype)
+    return tuple(map(_make_alike, known)) if isinstance(known, (list, tuple)) else known

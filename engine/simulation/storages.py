@@ -23,7 +23,7 @@ UNDECIDED = -3
 class StorageRecord(weakref.ref):  # type: ignore[type-arg]
     """One storage that is not plainly on the host."""
 
-    __slots__ = ("address", "card", "device", "key", "size_bytes")
+    __slots__ = ("address", "card", "device", "key", "size_bytes", "values")
 
     key: int
     # Ordinal, or UNDECIDED.
@@ -32,6 +32,8 @@ class StorageRecord(weakref.ref):  # type: ignore[type-arg]
     card: Card | None
     address: int
     size_bytes: int
+    # What it holds, where tensors have no storage and that is known.
+    values: Any | None
 
 
 class StorageRegistry:
@@ -53,7 +55,7 @@ class StorageRegistry:
             record = StorageRecord(storage, self._forget)
             record.key = key
             record.device = device
-            record.card = None
+            record.card = record.values = None
             record.address = record.size_bytes = 0
             if device != UNDECIDED:
                 self._charge(record, self._cost(storage))

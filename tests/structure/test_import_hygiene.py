@@ -24,6 +24,7 @@ LIVES_ELSEWHERE = (
     "vramscope.engine.simulation.",
     "vramscope.engine.workloads.",
     "vramscope.engine.probe.shim.",
+    *(f"vramscope.callbacks.{framework}" for framework in ("keras", "lightning", "transformers")),
 )
 """Modules that only the interpreter that trains loads."""
 BARE_NAMES = {"engine", "analyzers", "exporters", "tui"}

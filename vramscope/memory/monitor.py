@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import msgspec
 
@@ -18,6 +18,8 @@ from vramscope.engine.text import fit_to_reader, make_printable
 from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import DeviceLog, RunLog, Snapshot
+from vramscope.exporters.reports.text import Report, describe_report
+from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
 from .own_process import ProcessStream
 from .streams import SampleStream
@@ -185,13 +187,24 @@ class MemoryMonitor:
             return
 
 
+class ShownReport(dict[str, object]):
+    """A report as its JSON reads; a notebook shows it as the text that the command prints."""
+
+    def __init__(self, content: dict[str, object], report: Report) -> None:
+        super().__init__(content)
+        self._report = report
+
+    def _repr_html_(self) -> str:
+        return format_html(describe_report(self._report, NOTEBOOK_WIDTH))
+
+
 def publish(report: msgspec.Struct, output_file: str | Path | None) -> dict[str, object]:
     """Return a report as its JSON reads back, and write it to a file if one is named."""
     data = encode_report(report)
     if output_file is not None:
         write_whole(data, Path(output_file))
     read: dict[str, object] = msgspec.json.decode(data)
-    return read
+    return ShownReport(read, report) if isinstance(report, get_args(Report)) else read
 
 
 Format = Literal["png", "pdf"]

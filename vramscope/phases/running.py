@@ -32,9 +32,10 @@ from vramscope.engine.jobs.launch import (
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.sources.host import HostReader
-from vramscope.engine.units import GIB, format_bytes, parse_bytes
+from vramscope.engine.units import GIB, format_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update
+from vramscope.planning.card import Card, read_card
 
 MOST_STEPS = 100_000
 
@@ -123,6 +124,8 @@ class DeviceChoice(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["cuda", "cpu", "simulated"]
     # Memory of a simulated GPU.
     total_bytes: int | None = None
+    # Its kind, if it is one that is known.
+    card: Card | None = None
     is_fake: bool = False
     # Whether the run can be repeated without storage, if the host has too little memory.
     can_be_fake: bool = False
@@ -135,7 +138,7 @@ def choose_device(
     """Return the device to run on.
 
     Args:
-        text: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
+        text: `cuda`, `cpu`, `simulate`, `simulate:24GiB` or `simulate:h100`.
         training: What to train.
         environ: Environment variables.
         host_free_bytes: Free memory of this host; None if unknown.
@@ -151,18 +154,18 @@ def choose_device(
         )
     if name != "simulate" or text == "simulate:":
         raise UsageError(
-            f"--device {text}: expected cuda, cpu, simulate or simulate:SIZE, for example simulate:24GiB"
+            f"--device {text}: expected cuda, cpu, simulate, or a card: simulate:24GiB, simulate:h100"
         )
     try:
-        total_bytes = parse_bytes(size) if size else DEFAULT_CARD_BYTES
+        card = read_card(size) if size else Card(DEFAULT_CARD_BYTES)
     except UsageError as error:
         raise UsageError(f"--device {text}: {error}") from error
-    if total_bytes <= DEFAULT_CONTEXT_BYTES:
+    if card.total_bytes <= DEFAULT_CONTEXT_BYTES:
         raise UsageError(
             f"--device {text}: expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the "
             "CUDA context of a process"
         )
-    return _simulate(total_bytes, training, environ, host_free_bytes, None)
+    return _simulate(card, training, environ, host_free_bytes, None)
 
 
 def simulate_instead(
@@ -170,7 +173,7 @@ def simulate_instead(
 ) -> DeviceChoice:
     """Return the simulated GPU that replaces a missing CUDA device."""
     note = f"no CUDA device here; using a simulated GPU of {format_bytes(DEFAULT_CARD_BYTES)}"
-    return _simulate(DEFAULT_CARD_BYTES, training, environ, host_free_bytes, note)
+    return _simulate(Card(DEFAULT_CARD_BYTES), training, environ, host_free_bytes, note)
 
 
 def may_have_cuda() -> bool:
@@ -183,7 +186,7 @@ def may_have_cuda() -> bool:
 
 
 def _simulate(
-    total_bytes: int,
+    card: Card,
     training: PhaseTraining,
     environ: Mapping[str, str],
     host_free_bytes: int | None,
@@ -193,11 +196,13 @@ def _simulate(
     can_be_fake = training.strategy is None
     needed_bytes = estimate_host_bytes(training)
     note = f"{note}; {_CONTEXT}" if note else _CONTEXT
-    choice = DeviceChoice(kind="simulated", total_bytes=total_bytes, can_be_fake=can_be_fake, note=note)
+    choice = DeviceChoice(
+        kind="simulated", total_bytes=card.total_bytes, card=card, can_be_fake=can_be_fake, note=note
+    )
     if needed_bytes is None or host_free_bytes is None:
         return choice
     # A run never has more than the memory of the GPU: it ends before.
-    needed_bytes = ranks * min(needed_bytes, total_bytes - DEFAULT_CONTEXT_BYTES)
+    needed_bytes = ranks * min(needed_bytes, card.total_bytes - DEFAULT_CONTEXT_BYTES)
     free_bytes = max(0, host_free_bytes - DEFAULT_HOST_RESERVE_BYTES)
     if can_be_fake and needed_bytes > SHARE_OF_HOST * free_bytes:
         return msgspec.structs.replace(choice, is_fake=True)
@@ -382,6 +387,9 @@ def make_child_environment(choice: DeviceChoice, environ: Mapping[str, str]) -> 
     if choice.total_bytes is not None:
         device = SimulatedDevice(
             total_bytes=choice.total_bytes,
+            kind=None if choice.card is None else choice.card.kind,
+            capability=None if choice.card is None else choice.card.capability,
+            multiprocessors=None if choice.card is None else choice.card.multiprocessors,
             devices=int(environ.get("LOCAL_WORLD_SIZE", "1")),
             is_fake=choice.is_fake,
         )
@@ -445,7 +453,8 @@ def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = 
 
     Args:
         training: What to train.
-        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`. Without CUDA, `cuda` is a simulated GPU.
+        device: `cuda`, `cpu`, `simulate`, `simulate:24GiB` or `simulate:h100`. Without CUDA, `cuda` is
+            a simulated GPU.
         on_phase: Called with the run so far after each phase.
 
     Raises:

@@ -65,7 +65,7 @@ def run_lengths(
 
     Args:
         training: What to train; its length and algorithm are replaced.
-        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
+        device: `cuda`, `cpu`, `simulate`, `simulate:24GiB` or `simulate:h100`.
         lengths: Sequence lengths in tokens; the shortest runs first.
         privacy_modes: Algorithms; each length runs with all of them before the next.
         run: Trains one point.
@@ -328,7 +328,7 @@ def try_advice(
     so far.
 
     Args:
-        device: `cuda`, `cpu`, `simulate` or `simulate:24GiB`.
+        device: `cuda`, `cpu`, `simulate`, `simulate:24GiB` or `simulate:h100`.
     """
     trials: list[AdviceTrial] = []
     for change in choose_changes(advice):

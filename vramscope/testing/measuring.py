@@ -76,7 +76,7 @@ def read_mark(limit: object, *, fake: bool = True, devices: int = 1) -> Simulate
     Raises:
         UsageError: There is no such card.
     """
-    from vramscope.cli.verbs.run import read_card
+    from vramscope.planning.card import read_card
 
     card = read_card(str(limit))
     return SimulatedDevice(

@@ -119,6 +119,19 @@ def test_marks_of_the_program_take_over_from_the_optimizers(tmp_path: Path) -> N
         assert [row[0] for row in hub.steps()] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_marks_that_are_announced_end_every_step_the_first_one_too(tmp_path: Path) -> None:
+    script = """
+    probe.expect_marks()
+    for _ in range(3):
+        train(4)
+        probe.step()
+    """
+    with listen(tmp_path) as hub:
+        assert run_beside_torch(tmp_path, MODEL + script_of(script)).stderr == ""
+        hub.wait_for_goodbye()
+        assert [row[0] for row in hub.steps()] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("method", "count", "epochs"), [("fork", 2, 2), ("spawn", 1, 1)])
 def test_workers_that_load_data_never_report(tmp_path: Path, method: str, count: int, epochs: int) -> None:
     script = f"""

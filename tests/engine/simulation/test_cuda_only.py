@@ -24,6 +24,14 @@ def align(move):
     loss.backward()
     return loss.device, odds.grad.shape
 @case
+def products_in_a_wider_type():
+    first, second = torch.randn(2, 64, 32, device="cuda").half(), torch.randn(2, 32, 64, device="cuda").half()
+    added, row = torch.ones(2, 64, 64, device="cuda"), {"out_dtype": torch.float32}
+    made = [torch.bmm(first, second, **row), torch.baddbmm(added, first, second, **row)]
+    made += [torch.mm(first[0], second[0], **row), torch.addmm(added[0], first[0], second[0], **row)]
+    made.append(torch.addmm(added[0], first[0], second[0], out=torch.empty(64, 64, device="cuda"), **row))
+    return [it for one in made for it in (one.dtype, tuple(one.shape), one.device)]
+@case
 def ctc_with_lengths_of_the_host():
     return align("cpu")
 @case
@@ -72,3 +80,9 @@ def test_operations_of_cuda_alone_run_in_the_bytes_that_they_need_there(tmp_path
     assert int(real["made_pinned"][3]) >= 2 * 400
     assert real["transform_of_half"][:2] == ["torch.complex32", "torch.float16"]
     assert real["ctc_with_lengths_of_the_host"][:2] == ["cuda:0", "torch.Size([50, 4, 20])"]
+    wide = real["products_in_a_wider_type"][:-1]
+    assert [wide[0::3], wide[1::3], wide[2::3]] == [
+        ["torch.float32"] * 5,
+        ["(2, 64, 64)"] * 2 + ["(64, 64)"] * 3,
+        ["cuda:0"] * 5,
+    ]

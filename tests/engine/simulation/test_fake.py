@@ -208,3 +208,155 @@ print(json.dumps(peaks))
 
 def test_an_initialiser_that_draws_again_until_all_is_within_bounds_reads_no_value(tmp_path: Path) -> None:
     assert answers(tmp_path, TRUNCATED, is_fake=True) == answers(tmp_path, TRUNCATED)
+
+
+def test_a_checkpoint_without_values_is_saved_and_loaded_where_it_belongs(tmp_path: Path) -> None:
+    script = """
+    import io, json, torch
+    model = torch.nn.Linear(600, 600).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(4, 600, device="cuda")).sum().backward()
+    optimizer.step()
+    before = torch.cuda.memory_allocated()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "it": model.weight}, file)
+    file.seek(0)
+    loaded = torch.load(file)
+    grown = torch.cuda.memory_allocated() - before
+    expected = sum(it.numel() * 4 for it in model.parameters()) * 3 + 600 * 600 * 4
+    places = [str(loaded["model"]["weight"].device), str(loaded["optimizer"]["state"][0]["exp_avg"].device)]
+    kinds = [isinstance(loaded["it"], torch.nn.Parameter), loaded["it"].requires_grad]
+    del loaded
+    file.seek(0)
+    onto_host = torch.load(file, map_location="cpu")
+    places.append(str(onto_host["model"]["weight"].device))
+    model.load_state_dict(onto_host["model"])
+    optimizer.load_state_dict(onto_host["optimizer"])
+    optimizer.step()
+    left = torch.cuda.memory_allocated() - before
+    print(json.dumps([places, kinds, abs(grown - expected) < 20 * 512, left]))
+    """
+    places, kinds, is_counted, left_bytes = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert (places, kinds, is_counted) == (["cuda:0", "cuda:0", "cpu"], [True, True], True)
+    assert left_bytes == 0
+
+
+def test_a_library_that_looks_for_traced_tensors_finds_none(tmp_path: Path) -> None:
+    """transformers makes masks that it leaves out otherwise if it believes that it is traced."""
+    script = """
+    import json, torch
+    from torch._subclasses import fake_tensor
+    tensor = torch.ones(3, device="cuda")
+    with fake_tensor.FakeTensorMode() as mode:
+        traced = torch.ones(3)
+    kind = getattr(torch, "_subclasses").FakeTensor
+    print(json.dumps([isinstance(it, kind) for it in (tensor, traced, torch.nn.Parameter(tensor), 1)]))
+    """
+    assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == [False, True, False, False]
+
+
+def test_a_file_of_safetensors_has_its_length_and_takes_no_room(tmp_path: Path) -> None:
+    """Libraries look for tied weights by the addresses of storages before they save."""
+    (tmp_path / "safetensors").mkdir()
+    (tmp_path / "safetensors" / "__init__.py").touch()
+    refusing = "def save_file(*_):\n    raise AssertionError('reads values')\nsave = save_file\n"
+    (tmp_path / "safetensors" / "torch.py").write_text(refusing, encoding="utf-8")
+    script = """
+    import json, os, sys, torch
+    sys.path.insert(0, os.getcwd())
+    from safetensors.torch import save_file
+    first, second = torch.nn.Linear(4096, 4096, device="cuda"), torch.nn.Linear(8, 8).cuda().half()
+    tied = first.weight.detach()
+    addresses = [it.untyped_storage().data_ptr() for it in (first.weight, tied, second.weight, second.bias)]
+    save_file({"first": first.weight, "second": second.weight}, "it.safetensors", metadata={"format": "pt"})
+    with open("it.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        begin = file.tell()
+    told = os.stat("it.safetensors")
+    same = [0 not in addresses, addresses[0] == addresses[1], len(set(addresses))]
+    print(json.dumps([same, header, told.st_size - begin, told.st_blocks * 512 < 100_000]))
+    """
+    same, header, length, is_sparse = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert (same, is_sparse, length) == ([True, True, 3], True, 4096 * 4096 * 4 + 128)
+    assert header["__metadata__"] == {"format": "pt"}
+    assert header["first"] == {"dtype": "F32", "shape": [4096, 4096], "data_offsets": [0, 67108864]}
+    assert header["second"] == {"dtype": "F16", "shape": [8, 8], "data_offsets": [67108864, 67108992]}
+
+
+def test_whole_numbers_and_flags_are_exact_as_long_as_all_they_come_from_is_known(tmp_path: Path) -> None:
+    """Masks and positions decide which way a library goes, and how large a selection is."""
+    script = """
+    import json, numpy, torch
+    found = []
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]).cuda()
+    hidden = torch.randn(2, 4, 100, device="cuda")
+    lengths, on_host = mask.sum(-1).tolist(), mask.cpu().numpy().tolist()
+    found.append([mask.sum().item(), bool((mask == 1).all()), lengths, on_host])
+    chosen = [hidden[mask.bool()], hidden[..., 0].masked_select(mask.bool()), mask.nonzero(), mask.unique()]
+    found.append([list(it.shape) for it in chosen])
+    positions = torch.arange(4, device="cuda")
+    found.append((torch.diff(positions) != 1).any().item())
+    view = positions[1:3]
+    view += 10
+    positions[0] = 7
+    found.append(positions.tolist())
+    first = [int(mask[0, 0]), str(mask[0, 0])]
+    made = [torch.tensor([True, False], device="cuda"), torch.as_tensor(numpy.array([3, 4]), device="cuda")]
+    table = torch.zeros(2, 5, dtype=torch.long, device="cuda")
+    table[(torch.arange(2, device="cuda"), made[1])] = 1
+    found.append([it.tolist() for it in (*made, table.flip([-1]).cumsum(-1))])
+    mask.masked_fill_(hidden[..., 0] > 0, 5)
+    unknown = [mask.sum().item() == 5, list(hidden[mask.bool()].shape), hidden.argmax(-1).max().item()]
+    print(json.dumps([first, *found, unknown]))
+    """
+    exact = [
+        [1, "tensor(1, device='cuda:0')"],
+        [5, False, [3, 2], [[1, 1, 1, 0], [1, 1, 0, 0]]],
+        [[5, 100], [5], [5, 2], [2]],
+        False,
+        [7, 11, 12, 3],
+        [[True, False], [3, 4], [[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]]],
+    ]
+    found = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert found[:-1] == exact
+    # What depends on numbers without values is a stand-in again.
+    assert found[-1] == [False, [8, 100], 1]
+
+
+WAITING = """
+import json, torch
+loss = torch.randn(4, device="cuda").sum()
+steps = 0
+{loop}
+print(json.dumps(steps))
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while loss.item() > 0.1:\n    steps += 1",
+        "while True:\n    steps += 1\n    if loss < 0.1:\n        break",
+    ],
+)
+def test_a_loop_that_waits_for_a_value_ends_in_one_line(tmp_path: Path, loop: str) -> None:
+    config = {"total_bytes": GIB, "is_fake": True, "has_stand_ins": True}
+    result = run_script(tmp_path, WAITING.format(loop=loop), config)
+    assert (result.returncode, result.stdout) == (2, "")
+    *_, line = result.stderr.splitlines()
+    assert "waits in a loop for a value that never changes with --fake" in line
+    assert "train.py:5" in line or "train.py:7" in line
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for steps in range(1500):\n    if loss < 0.1:\n        break",
+        "while loss.item() > 0.1 and steps < 1499:\n    steps += 1",
+        "while True:\n    steps += 1\n    if loss < 0:\n        break\n    if steps == 1499:\n        break",
+    ],
+)
+def test_a_loop_that_ends_by_itself_goes_on(tmp_path: Path, loop: str) -> None:
+    config = {"total_bytes": GIB, "is_fake": True, "has_stand_ins": True}
+    result = run_script(tmp_path, WAITING.format(loop=loop), config)
+    assert (result.returncode, result.stdout) == (0, "1499\n"), result.stderr

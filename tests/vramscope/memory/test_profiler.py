@@ -55,6 +55,9 @@ def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: P
     check_shape("profile", report)
     written = json.loads((tmp_path / "report.json").read_text())
     assert written["devices"] == report["devices"]
+    html: str = report._repr_html_()  # what a notebook asks for
+    assert html.startswith("<pre")
+    assert "70.0 GiB" in html
 
 
 def test_beginning_and_ending_twice_is_the_same_as_once(pretend_nvml: PretendDriver) -> None:

@@ -1,10 +1,12 @@
 """A training in a process of its own: what is kept when it ends otherwise than it should, and its ranks."""
 
+import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from vramscope.analyzers.planning.cluster import find_device
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.units import GIB
@@ -15,6 +17,7 @@ from vramscope.phases.running import (
     check_training,
     choose_device,
     count_ranks,
+    make_child_environment,
     run_phases,
 )
 
@@ -123,6 +126,14 @@ def test_ranks_need_real_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_device_that_does_not_exist_is_refused(device: str) -> None:
     with pytest.raises(UsageError, match=f"--device {device}: "):
         choose_device(device, TINY, environ={}, host_free_bytes=None)
+
+
+def test_a_card_is_chosen_by_its_kind(private_environment: Path) -> None:
+    choice = choose_device("simulate:h100", TINY, environ={}, host_free_bytes=None)
+    assert choice.total_bytes == find_device("h100").memory_bytes
+    environ = {"VRAMSCOPE_RUNTIME_DIR": str(private_environment / "runtime")}
+    simulated = json.loads(make_child_environment(choice, environ)["VRAMSCOPE_SIMULATE"])
+    assert simulated["capability"] == [9, 0]
 
 
 def test_runs_of_ranks_come_together_in_order_and_leave_nothing(private_environment: Path) -> None:

@@ -69,7 +69,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--device",
         metavar="DEVICE",
         default="cuda",
-        help="cuda (default), cpu, simulate, or simulate:SIZE, for example simulate:24GiB",
+        help="cuda (default), cpu, simulate, or a card to simulate: simulate:24GiB, simulate:h100",
     )
     steps.add_argument(
         "--strategy", choices=("ddp", "fsdp2"), help="under torchrun: how ranks share the model"

@@ -3,10 +3,10 @@
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import RuntimeFolderError, UsageError, VramscopeError
-from vramscope.engine.units import parse_bytes
+from vramscope.planning.card import Card, read_card
 
 from ..frame.emit import complain
 from ..frame.flags import Reading, add_old_flag, pick, refuse, size
@@ -80,34 +80,6 @@ def _add_files(parser: ArgumentParser) -> None:
         const=Path(),
         help="profile some steps by module, and one with torch.profiler (default DIR: JOB/TIME)",
     )
-
-
-class Card(NamedTuple):
-    """A GPU to simulate; of one that is given by its size, nothing more is known."""
-
-    total_bytes: int
-    kind: str | None = None
-    capability: tuple[int, int] | None = None
-    multiprocessors: int | None = None
-
-
-def read_card(text: str) -> Card:
-    """Return the card of a size (`24GiB`) or a kind (`h100`).
-
-    Raises:
-        UsageError: It is neither.
-    """
-    try:
-        return Card(parse_bytes(text))
-    except UsageError:
-        if not any(letter.isalpha() for letter in text) or text[:1].isdigit():
-            raise
-    from vramscope.analyzers.planning.cluster import find_device
-
-    model = find_device(text)
-    if model.capability is None:
-        raise UsageError(f"{model.kind} is not a GPU of CUDA; expected a size (24GiB) or a kind (h100)")
-    return Card(model.memory_bytes, model.kind, model.capability, model.multiprocessors)
 
 
 def _add_device(parser: ArgumentParser) -> None:

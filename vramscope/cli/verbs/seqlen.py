@@ -73,7 +73,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     lengths.add_argument(
         "--device",
         metavar="DEVICE",
-        help="cuda (default), cpu, simulate, or simulate:SIZE, for example simulate:24GiB",
+        help="cuda (default), cpu, simulate, or a card to simulate: simulate:24GiB, simulate:h100",
     )
     _add_fit(parser.add_argument_group("what fits"))
     add_training_flags(parser)

@@ -159,6 +159,9 @@ def test_a_deep_model_extrapolated_is_the_deep_model_traced() -> None:
 
 def test_a_step_that_reads_a_value_gets_a_stand_in_and_is_named() -> None:
     estimate = estimate_step("trainings:reading", layers=6)
+    shown: str = estimate._repr_html_()  # type: ignore[attr-defined]  # what a notebook asks for
+    assert shown.startswith("<pre")
+    assert "trainings:reading" in shown
     assert estimate.storage == "fake"
     (line,) = estimate.readings
     assert "trainings.py:" in line

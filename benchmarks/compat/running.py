@@ -1,0 +1,174 @@
+"""Runs one job in one way, and reads what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+HERE = Path(__file__).resolve().parent
+JOBS = HERE / "jobs"
+LONGEST_RUN_S = 240
+MARK = "outcome "
+CARD = "4GiB"
+_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "WANDB_MODE": "disabled",
+}
+
+
+class Way(StrEnum):
+    """How a job is run."""
+
+    PLAIN = "plain"
+    PROBE = "probe"
+    SIMULATE = "--simulate"
+    FAKE = "--fake"
+    FACTORY = "--factory"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A script in `jobs/`."""
+
+    name: str
+    # What it trains with, for people; and the distributions whose versions are named.
+    title: str
+    packages: tuple[str, ...]
+    ranks: int = 1
+    has_factory: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a run left behind; None is not known."""
+
+    seconds: float
+    loss: float | None = None
+    steps: int | None = None
+    # Most bytes allocated on the card, by rank 0.
+    peak_bytes: int | None = None
+    # Steps that the agent was sent, by rank 0.
+    seen_steps: int | None = None
+    # The last line of a run that failed.
+    failure: str | None = None
+
+
+class Suite:
+    """The environment with the packages, and a folder for what the runs write.
+
+    Args:
+        python: The interpreter of that environment.
+        folder: For logs and recordings.
+        runtime_dir: Where an agent listens.
+    """
+
+    def __init__(self, python: Path, folder: Path, runtime_dir: Path) -> None:
+        self._python = str(python)
+        self._folder = folder
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("VRAMSCOPE_")},
+            **_OFFLINE,
+            "HF_HOME": str(folder / "cache"),
+            "VRAMSCOPE_RUNTIME_DIR": str(runtime_dir),
+        }
+
+    def run(self, job: Job, way: Way) -> Outcome:
+        """Run a job to its end; a run that fails or takes too long is an outcome, too."""
+        stem = self._folder / f"{job.name}.{way.strip('-')}"
+        recording = stem.with_name(f"{stem.name}.vscope")
+        recording.unlink(missing_ok=True)
+        begun_s = time.monotonic()
+        try:
+            done = subprocess.run(
+                self._make_command(job, way, recording),
+                cwd=JOBS,
+                env=self._environment,
+                text=True,
+                capture_output=True,
+                timeout=LONGEST_RUN_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(time.monotonic() - begun_s, failure=f"did not end in {LONGEST_RUN_S} s")
+        seconds = time.monotonic() - begun_s
+        stem.with_name(f"{stem.name}.log").write_text(f"{done.stdout}\n{done.stderr}", encoding="utf-8")
+        if done.returncode != 0:
+            return Outcome(seconds, failure=_find_cause(done.stderr) or f"exit code {done.returncode}")
+        if way is Way.FACTORY:
+            return Outcome(seconds, peak_bytes=json.loads(done.stdout)["allocated_peak_bytes"])
+        lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+        if not lines:
+            return Outcome(seconds, failure="ended without its last line")
+        found = json.loads(lines[-1].removeprefix(MARK))
+        return Outcome(
+            seconds,
+            loss=found["loss"],
+            steps=found["steps"],
+            peak_bytes=found.get("peak_bytes"),
+            seen_steps=self._count_steps(recording) if way is Way.PROBE else None,
+        )
+
+    def list_versions(self, packages: list[str]) -> dict[str, str]:
+        """Return the versions of the packages that are installed."""
+        code = (
+            "import importlib.metadata as m, json, sys\n"
+            "found = {}\n"
+            "for name in sys.argv[1:]:\n"
+            "    try: found[name] = m.version(name)\n"
+            "    except m.PackageNotFoundError: pass\n"
+            "print(json.dumps(found))"
+        )
+        command = [self._python, "-c", code, *packages]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        versions: dict[str, str] = json.loads(done.stdout)
+        return versions
+
+    def _make_command(self, job: Job, way: Way, recording: Path) -> list[str]:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.ranks}"]
+        script = [self._python, *(launcher if job.ranks > 1 else []), f"{job.name}.py"]
+        run = [sys.executable, "-P", "-m", "vramscope", "run", "--job", job.name]
+        if way is Way.PLAIN:
+            return script
+        if way is Way.PROBE:
+            return [*run, f"--record={recording}", "--", *script]
+        if way is Way.FACTORY:
+            ranks = [f"--ranks={job.ranks}", "--rank=0"] if job.ranks > 1 else []
+            estimate = ["-m", "vramscope", "estimate", "--factory", f"{job.name}:make_step", "--json", *ranks]
+            return [self._python, *estimate]
+        card = ["--no-hub", "--simulate", CARD, f"--device-count={job.ranks}"]
+        return [*run, *card, *(["--fake"] if way is Way.FAKE else []), "--", *script]
+
+    def _count_steps(self, recording: Path) -> int | None:
+        """Return the number of the last step of rank 0 in a recording."""
+        export = [sys.executable, "-P", "-m", "vramscope", "export", str(recording), "--jsonl"]
+        done = subprocess.run(export, capture_output=True, text=True, check=False)
+        most: int | None = None
+        for line in done.stdout.splitlines():
+            for rank in json.loads(line)["ranks"]:
+                if (_number_of(rank) or 0) == 0 and rank["step"] is not None:
+                    most = max(most or 0, rank["step"]["index"])
+        return most
+
+
+def _number_of(rank: dict[str, Any]) -> int | None:
+    coordinates = rank["coordinates"] or {}
+    number: int | None = coordinates.get("rank")
+    return number
+
+
+def _find_cause(errors: str) -> str | None:
+    """Return the last line of an error that says what went wrong."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("vramscope") and "stand-in" not in line]
+    raised = [line for line in lines if "Error: " in line and "ChildFailedError" not in line]
+    return next(iter((raised or own or lines)[-1:]), None)

@@ -1,0 +1,101 @@
+"""The table of docs/compatibility.md: written from outcomes, and read again to compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from .running import Job, Outcome, Way
+
+# Losses that differ by less are equal: kernels that add in another order differ in the last digits.
+LOSS_TOLERANCE = 1e-5
+# Peaks that differ by less are equal.
+BYTES_TOLERANCE = 1e-3
+# Per cent by which a difference of peaks may grow before a job counts as worse.
+_MOST_GROWTH = 1.0
+_BEGIN, _END = "<!-- table: make compat -->", "<!-- table ends -->"
+_FAILS = "fails"
+Outcomes = Mapping[tuple[str, Way], Outcome]
+
+
+def describe(job: Job, way: Way, outcomes: Outcomes) -> str:
+    """Return the cell of a job run in one way."""
+    outcome = outcomes.get((job.name, way))
+    if outcome is None or outcome.failure is not None:
+        return "" if outcome is None else _FAILS
+    plain, simulated = outcomes.get((job.name, Way.PLAIN)), outcomes.get((job.name, Way.SIMULATE))
+    plain_loss = None if plain is None else plain.loss
+    if way is Way.PLAIN:
+        return "runs"
+    if way is Way.PROBE and outcome.loss == plain_loss:
+        return "=" if outcome.seen_steps == outcome.steps else f"{outcome.seen_steps or 0} steps"
+    if way is Way.SIMULATE and _is_close(outcome.loss, plain_loss, LOSS_TOLERANCE):
+        return "="
+    if way in (Way.PROBE, Way.SIMULATE):
+        return "other loss"
+    return _compare_bytes(outcome.peak_bytes, None if simulated is None else simulated.peak_bytes)
+
+
+def _is_close(value: float | None, other: float | None, tolerance: float) -> bool:
+    return value is not None and other is not None and abs(value - other) <= tolerance * abs(other)
+
+
+def _compare_bytes(peak: int | None, expected: int | None) -> str:
+    if peak is None or expected is None:
+        return "runs"
+    if _is_close(peak, expected, BYTES_TOLERANCE):
+        return "="
+    return f"{100.0 * (peak - expected) / expected:+.1f} %"
+
+
+def _grade(cell: str) -> tuple[int, float]:
+    """Return how good a cell is: equal, near, runs, fails; and how near."""
+    if cell == "=":
+        return 3, 0.0
+    if cell.endswith("%"):
+        return 2, -abs(float(cell.rstrip(" %")))
+    return (0, 0.0) if cell in ("", _FAILS) else (1, 0.0)
+
+
+def is_worse(cell: str, before: str) -> bool:
+    """Return whether a cell is worse than the committed one."""
+    grade, nearness = _grade(cell)
+    grade_before, nearness_before = _grade(before)
+    return grade < grade_before or (grade == grade_before and nearness < nearness_before - _MOST_GROWTH)
+
+
+def write_page(page: str, jobs: Sequence[Job], outcomes: Outcomes, versions: Mapping[str, str]) -> str:
+    """Return the page with its tables replaced."""
+    head = ["job", *(way.value for way in Way)]
+    lines = [_BEGIN, "", _row(head), _row(["---"] * len(head))]
+    lines += [
+        _row([f"`{job.name}`: {job.title}", *(describe(job, way, outcomes) for way in Way)]) for job in jobs
+    ]
+    lines += ["", "Peak bytes allocated on the card, of rank 0:", ""]
+    head = ["job", Way.SIMULATE, Way.FAKE, Way.FACTORY]
+    lines += [_row(head), _row(["---", "--:", "--:", "--:"])]
+    lines += [_row([f"`{job.name}`", *(_peak(job, way, outcomes) for way in head[1:])]) for job in jobs]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines += ["", f"Versions: {named}.", "", _END]
+    before, _, rest = page.partition(_BEGIN)
+    return before + "\n".join(lines) + rest.partition(_END)[2]
+
+
+def read_cells(page: str) -> dict[tuple[str, Way], str]:
+    """Return the cells of a page by job and way."""
+    cells = {}
+    for line in page.partition(_BEGIN)[2].partition("Peak bytes")[0].splitlines():
+        parts = [part.strip() for part in line.strip().strip("|").split("|")]
+        name = re.match(r"`(\w+)`", parts[0])
+        if name is not None:
+            cells.update({(name[1], way): cell for way, cell in zip(Way, parts[1:], strict=True)})
+    return cells
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _peak(job: Job, way: str, outcomes: Outcomes) -> str:
+    outcome = outcomes.get((job.name, Way(way)))
+    return "—" if outcome is None or outcome.peak_bytes is None else f"{outcome.peak_bytes:,}"
