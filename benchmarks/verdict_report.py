@@ -158,8 +158,8 @@ def format_misses(runs: Sequence[Watched]) -> str:
     short, unwarned = count_too_short(runs, LEADS_S[0])
     words = (
         f"{len(runs)} runs. Of {unwarned} errors in series without a warning 1 min before, {short} grew for "
-        f"less than {LEADS_S[0] + EVIDENCE_S:.0f} s: a series shows growth only after {EVIDENCE_S:.0f} s, so "
-        "that none was possible."
+        f"less than {LEADS_S[0] + EVIDENCE_S:.0f} s: no warning was possible of those, since a series shows "
+        f"growth only after {EVIDENCE_S:.0f} s."
     )
     return "\n".join((words, "", "| what went wrong | family | run (seen as) |", "|---|---|---|", *rows))
 
