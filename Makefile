@@ -86,4 +86,4 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 $(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt
 	@echo "vramscope: installing the frameworks into $(VENV)/compat" >&2
 	@$(BIN)/python -m benchmarks.compat.environment $(VENV)/compat
-	@DS_BUILD_OPS=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/compat/requirements.txt && touch $@
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/compat/requirements.txt && touch $@
