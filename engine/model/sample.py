@@ -220,6 +220,8 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """Most device used seen within the tick."""
     source: Literal["device", "host"] = "device"
     """`host` where the device shares the host's memory, and these are the host's values."""
+    is_lower_bound: bool = False
+    """Whether `used_bytes` is only what the processes that this user may see hold: more may be in use."""
 
 
 ProcessKind = Literal["compute", "graphics", "compute+graphics"]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
 from ..model import DeviceSample, HostSample, RankSample, Sample, ServerSample
+from ..paths import ROOT_VARIABLE, locate_root
 from ..sources.source import Source
 from ..text import make_printable
 from .sampler import SourceSampler
@@ -208,25 +209,28 @@ def open_node(
     has_plugins: bool = True,
     roster: "Roster | None" = None,
     serving: Sequence[str] | None = None,
-    root: Path = Path("/"),
+    root: Path | None = None,
 ) -> LiveProducer:
     """Return a producer of this node's live samples, not yet started.
 
     Args:
         serving: Servers of models to read besides those that are found, as in the settings; None to look for
             no server.
-        root: Stands for `/`: the folder in which /sys, /proc and /dev are.
+        root: Stands for `/`: the folder in which /sys, /proc and /dev are. Default: as `locate_root` says.
     """
     from ..sources.drm.cards import list_cards
     from ..sources.host import HostReader
     from ..sources.nvml import NvmlSource
 
+    root = locate_root() if root is None else root
     sources: list[Source] = [NvmlSource(root)]
-    if list_cards(root, "amdgpu"):
-        from ..sources.drm.amd import AmdSource
+    if list_cards(root):
+        from ..sources.drm.source import DrmSource
 
-        sources.append(AmdSource(root))
+        sources.append(DrmSource(root))
     notes: list[str] = []
+    if root != Path("/"):
+        notes.append(f"devices and host are read below {make_printable(str(root))} ({ROOT_VARIABLE})")
     if has_plugins:
         from ..plugins import make_sources
 
@@ -240,7 +244,7 @@ def open_node(
         servers = open_watch(serving, root)
     return LiveProducer(
         sources,
-        HostReader(),
+        HostReader(root),
         node=node_name(),
         interval_s=interval_s,
         memory_interval_s=memory_interval_s,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..model import HostSample
+from ..model import HostSample, MemoryReading
 from .kernel_files import KeptFile, parse_number
 
 MOST_MEMINFO_BYTES = 8192
@@ -30,6 +30,15 @@ def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
             return parse_meminfo(file.read(MOST_MEMINFO_BYTES))
     except OSError:
         return Meminfo()
+
+
+def read_host_memory(proc: Path) -> MemoryReading:
+    """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
+    meminfo = read_meminfo(proc)
+    total = meminfo.total_bytes
+    available = meminfo.available_bytes
+    used = None if total is None or available is None else total - available
+    return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")
 
 
 def count_memory_kills(proc: Path = Path("/proc")) -> int | None:

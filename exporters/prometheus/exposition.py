@@ -181,7 +181,9 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
     rows = read_rows(picture)
     answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
     yield from _read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
-    yield from _read_all([FREE, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering)
+    yield from _read_all(
+        [FREE, LOWER_BOUND, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering
+    )
     throttling: list[Row] = [
         ((*labels, reason), float(reason in it.activity.throttle_reasons))
         for labels, it in answering
@@ -304,6 +306,13 @@ FREE = Family[DeviceSample](
     "bytes",
     "Free memory of the device.",
     lambda it: it.memory.free_bytes,
+)
+LOWER_BOUND = Family[DeviceSample](
+    "vramscope_device_used_is_lower_bound",
+    "gauge",
+    "",
+    "1 where used memory is only what the processes hold that the agent may see; absent elsewhere.",
+    lambda it: 1.0 if it.memory.is_lower_bound else None,
 )
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...errors import DeviceLostError, NotSupportedError
 from ...model import MemoryReading, ProcessKind, ProcessReading
-from ..host import read_meminfo
+from ..host import read_host_memory
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .driver import (
@@ -432,12 +432,3 @@ def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) 
     mode = AddressingModeV1(version=ADDRESSING_MODE_V1)
     code = library.call("nvmlDeviceGetAddressingMode", handle, ctypes.byref(mode))
     return code == Code.SUCCESS and mode.value == ADDRESSING_MODE_ATS
-
-
-def read_host_memory(proc: Path) -> MemoryReading:
-    """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
-    meminfo = read_meminfo(proc)
-    total = meminfo.total_bytes
-    available = meminfo.available_bytes
-    used = None if total is None or available is None else total - available
-    return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")
