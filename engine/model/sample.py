@@ -436,6 +436,31 @@ class SegmentMap(msgspec.Struct, frozen=True):
     """Taken between two steps, when what serves a step only has gone."""
 
 
+EventKind = Literal["xid", "hang", "reset", "wedged", "memory error", "lost"]
+"""`xid`: an error of NVIDIA's driver by its number; of other drivers `hang`: work did not end in time;
+`reset`: the driver resets the device or a part of it; `wedged`: it gave up and needs to be loaded again;
+`memory error`: one that ECC could not correct; `lost`: off the bus.
+"""
+
+
+class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
+    """An error that a driver reported when it happened, by NVML or in the kernel's log."""
+
+    time_s: float
+    """Wall clock in seconds since the epoch; of NVML when it was asked, up to four seconds later."""
+    kind: EventKind
+    source: Literal["nvml", "kernel log"]
+    device_uuid: str | None = None
+    """None where the report names no device, or one that is not listed."""
+    pci_address: str | None = None
+    code: int | None = None
+    """Number of an XID."""
+    pid: int | None = None
+    """Process that the report names, in the host's pid namespace."""
+    text: str = ""
+    """What the driver wrote; empty for NVML, which gives a number alone."""
+
+
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One node at one published tick."""
 
@@ -459,6 +484,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """Other devices of the node, which were not asked for; 0 where all are here."""
     servers: tuple[ServerSample, ...] = ()
     """Servers of models on the node, such as vLLM, that were found or named."""
+    events: tuple[DeviceEvent, ...] = ()
+    """Errors that drivers reported in the last minute, oldest first, 16 at most. Not kept by history."""
 
 
 AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]

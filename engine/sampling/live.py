@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import DeviceSample, HostSample, RankSample, Sample, ServerSample
+from ..model import DeviceEvent, DeviceSample, HostSample, RankSample, Sample, ServerSample
 from ..paths import ROOT_VARIABLE, locate_root
-from ..sources.source import Source
+from ..sources.source import ReportingSource, Source
 from ..text import make_printable
 from .sampler import SourceSampler
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
     from ..sources.serving.watch import ServingWatch
+    from .events import RecentEvents
 
 
 class SampleProducer(Protocol):
@@ -71,6 +72,7 @@ class LiveProducer:
         notes: Sequence[str] = (),
         roster: "Roster | None" = None,
         servers: "ServingWatch | None" = None,
+        events: "RecentEvents | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -81,6 +83,7 @@ class LiveProducer:
         self._notes = tuple(notes)
         self._roster = roster
         self._servers = servers
+        self._events = events
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -148,6 +151,8 @@ class LiveProducer:
             self._roster.close()
         if self._servers is not None:
             self._servers.close()
+        if self._events is not None:
+            self._events.close()
 
     def _is_first_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._started_s
@@ -177,7 +182,15 @@ class LiveProducer:
             ranks=ranks,
             notes=notes,
             servers=servers,
+            events=self._collect_events(devices),
         )
+
+    def _collect_events(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceEvent, ...]:
+        if self._events is None or not devices:
+            return ()
+        sources = (it.source for it in self._samplers if isinstance(it.source, ReportingSource))
+        reported = [event for source in sources for event in source.take_events()]
+        return self._events.collect(devices, reported, self._clock.wall_s())
 
     def _collect_devices(self) -> tuple[DeviceSample, ...]:
         """Collect the devices of all sources, numbered on where two sources have devices.
@@ -220,7 +233,9 @@ def open_node(
     """
     from ..sources.drm.cards import list_cards
     from ..sources.host import HostReader
+    from ..sources.kernel_log import KernelLog
     from ..sources.nvml import NvmlSource
+    from .events import RecentEvents
 
     root = locate_root() if root is None else root
     sources: list[Source] = [NvmlSource(root)]
@@ -251,4 +266,5 @@ def open_node(
         notes=notes,
         roster=roster,
         servers=servers,
+        events=RecentEvents(KernelLog(root)),
     )

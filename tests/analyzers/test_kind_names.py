@@ -15,6 +15,7 @@ from vramscope.analyzers import (
 )
 from vramscope.analyzers.finding_words import name_kind
 from vramscope.analyzers.serving import analyzer as serving
+from vramscope.analyzers.health import health
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ from vramscope.analyzers.serving import analyzer as serving
     [
         *out_of_memory.KINDS,
         *device_state.KINDS,
+        *health.KINDS,
         capacity.KIND,
         pressure.KIND,
         divergence.KIND,

@@ -240,6 +240,34 @@ def examine_other_devices(root: Path | None = None) -> Iterator[Check]:
         yield from map(_examine_device, DrmSource(root).discover())
 
 
+def examine_kernel_log(root: Path | None = None) -> Iterator[Check]:
+    """Check what drivers of GPUs have reported since boot, as far as the kernel's log has it still."""
+    from vramscope.analyzers.health.codes import explain_event, name_event
+    from vramscope.engine.sources.kernel_log import KernelLog
+
+    log = KernelLog(locate_root() if root is None else root, is_from_start=True)
+    if not log.is_readable:
+        yield Check(
+            "kernel log",
+            "note",
+            "/dev/kmsg is not readable to this user: only NVML reports errors, as XIDs",
+            "run the agent as root, or allow it with `sysctl kernel.dmesg_restrict=0`",
+        )
+        return
+    events = log.read_all()
+    log.close()
+    severe = [it for it in events if explain_event(it).severity in ("high", "critical")]
+    if not events:
+        yield Check("kernel log", "ok", "no error of a GPU's driver is in it")
+        return
+    newest = (severe or events)[-1]
+    age = format_age(max(0.0, time.time() - newest.time_s))
+    where = "" if newest.pci_address is None else f" of the GPU at {newest.pci_address}"
+    what = f"{name_event(newest)}{where} {age} ago: {explain_event(newest).what}"
+    found = f"{len(events)} errors of GPU drivers, the newest {'severe one ' if severe else ''}{what}"
+    yield Check("kernel log", "warning" if severe else "note", found, "see `dmesg | grep -i -e nvrm -e drm`")
+
+
 def _examine_device(reader: DeviceReader) -> Check:
     identity = reader.identity
     label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
@@ -563,6 +591,7 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("device files", examine_device_files),
         Examination("devices", examine_devices, exit_code=5),
         Examination("other devices", examine_other_devices, exit_code=5),
+        Examination("kernel log", examine_kernel_log),
         Examination("host memory", examine_host),
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),

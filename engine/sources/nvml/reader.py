@@ -32,6 +32,7 @@ from .driver import (
     make_device_error,
     make_lost_error,
 )
+from .events import XidEvents
 from .hardware import HardwareQuestions
 
 # NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
@@ -223,6 +224,7 @@ class NvmlReader:
         *,
         lists: ProcessLists,
         table: ProcessTable,
+        events: XidEvents | None = None,
         proc: Path = Path("/proc"),
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
@@ -231,6 +233,7 @@ class NvmlReader:
         self._handle = handle
         self._lists = lists
         self._table = table
+        self._events = events
         self._proc = proc
         self._clock_s = clock_s
         self._list_buffer = ListBuffer()
@@ -307,6 +310,9 @@ class NvmlReader:
     def read_hardware(self) -> HardwareReading:
         """Return clocks, throughput, limits and errors; each has its own pace."""
         self._check_handle()
+        if self._events is not None:
+            self._events.watch(self._handle, self.identity)
+            self._events.ask()
         return self._hardware.read(self._memory_bandwidth_percent, self._pids)
 
     def _is_usable(self) -> bool:

@@ -87,15 +87,20 @@ def test_an_arc_on_xe_without_control_groups_has_a_lower_bound(
     machine.add_drawing(20, 6, xe_client(4, vram="512 MiB"))
     reader = find(machine, stepped_clock)
     assert reader.identity.name == "Intel Arc A770"
-    before = reader.read_memory()
-    assert (before.total_bytes, before.used_bytes, before.is_lower_bound) == (16 * GIB, None, False)
-    scan(reader)
     memory = reader.read_memory()
     assert (memory.total_bytes, memory.used_bytes, memory.free_bytes) == (16 * GIB, 2560 * MIB, None)
     assert memory.is_lower_bound
     processes = reader.read_details().processes
     assert processes is not None
     assert [(it.pid, it.used_bytes) for it in processes] == [(20, 2560 * MIB)]
+
+
+def test_a_gpu_whose_processes_are_not_visible_has_a_size_alone(
+    machine: DrmMachine, stepped_clock: SteppedClock
+) -> None:
+    machine.add_arc_xe()
+    memory = find(machine, stepped_clock).read_memory()
+    assert (memory.total_bytes, memory.used_bytes, memory.is_lower_bound) == (16 * GIB, None, False)
 
 
 def test_an_arc_on_i915_has_no_total_and_says_so(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
@@ -105,6 +110,7 @@ def test_an_arc_on_i915_has_no_total_and_says_so(machine: DrmMachine, stepped_cl
         reader.read_memory()
     machine.host.add_process(20)
     machine.add_drawing(20, 4, i915_client(3, local="1536 MiB"))
+    stepped_clock.now_s += 4.0
     scan(reader)
     memory = reader.read_memory()
     assert (memory.total_bytes, memory.used_bytes, memory.is_lower_bound) == (None, 1536 * MIB, True)

@@ -147,3 +147,13 @@ def test_doctor_checks_every_gpu(machine: DrmMachine) -> None:
     assert "rocm-smi" in found["device 0"]["advice"]
     assert "Intel Arc B580" in found["device 1"]["found"]
     assert found["library"]["status"] == "note", "no GPU here needs NVIDIA's library"
+
+
+def test_doctor_reads_what_drivers_have_reported_since_boot(machine: DrmMachine) -> None:
+    machine.add_battlemage()
+    lines = ["6,1,1000,-;usb 1-1: new device", "4,2,2000,-;xe 0000:03:00.0: [drm] GT0: Engine reset: x"]
+    machine.write("dev/kmsg", "\n".join(lines))
+    (report,) = look(machine, "doctor", "--json").lines
+    [check] = [check for check in report["checks"] if check["name"] == "kernel log"]
+    assert check["status"] == "warning"
+    assert "reset of the GPU at 0000:03:00.0" in check["found"]
