@@ -13,6 +13,7 @@ from .capacity import KIND as CAPACITY
 from .device_state import LOST, STALE
 from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
 from .health.health import DEVICE_ERROR, MEMORY_ERRORS
+from .host_stall import KIND as HOST_STALL
 from .out_of_memory import COUNT, COUNT_BEFORE, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
 from .pressure import KIND as PRESSURE
 from .usage_threshold import KIND as THRESHOLD
@@ -29,6 +30,7 @@ _NAMES = {
     STALE: "device stale",
     DEVICE_ERROR: "device error",
     MEMORY_ERRORS: "memory errors",
+    HOST_STALL: "host stall",
     "oom": "out of memory ahead",
     "idle_held": "idle memory",
 }

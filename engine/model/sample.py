@@ -20,6 +20,12 @@ class HostSample(msgspec.Struct, frozen=True, gc=False):
     """Busy share of all cores over the last tick, 0–100."""
     limit: Literal["host", "cgroup"] = "host"
     """Whose limit `total_bytes` is."""
+    stall_percent: float | None = None
+    """Share of the last tick in which every process that could run waited for memory (pressure stall
+    information, `full`). Read where a device shares the host's memory; not kept by history, as the next one.
+    """
+    swap_in_bytes_per_s: float | None = None
+    """Rate at which memory came back from swap over the last tick."""
 
 
 RankState = Literal["ok", "stale", "ended"]

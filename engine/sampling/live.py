@@ -57,6 +57,10 @@ class HostSource(Protocol):
         """Return the host as it is now; never blocks."""
         ...
 
+    def watch_stalls(self) -> None:
+        """Also read from now on how much the node waits for memory."""
+        ...
+
 
 class LiveProducer:
     """Publishes one sample a tick from live devices; a hung driver call never delays it."""
@@ -160,6 +164,8 @@ class LiveProducer:
 
     def _build(self) -> Sample:
         devices = self._collect_devices()
+        if self._host is not None and any(device.kind == "unified" for device in devices):
+            self._host.watch_stalls()
         host = None if self._host is None else self._host.read()
         notes = self._notes
         ranks: tuple[RankSample, ...] = ()

@@ -12,6 +12,8 @@ from tests import REPOSITORY
 from tests.engine.sources.drm_root import GIB, DrmMachine
 from tests.engine.sources.test_drm import i915_client, xe_client
 from tests.exporters.prometheus.scraped import make_picture, scrape
+from tests.pretend_nvml.driver import PretendDriver
+from tests.pretend_nvml.layout import FunctionClass
 from tests.tui.canned import make_snapshot
 from tests.waiting import wait_until
 from vramscope.engine.model import Sample
@@ -157,3 +159,28 @@ def test_doctor_reads_what_drivers_have_reported_since_boot(machine: DrmMachine)
     [check] = [check for check in report["checks"] if check["name"] == "kernel log"]
     assert check["status"] == "warning"
     assert "reset of the GPU at 0000:03:00.0" in check["found"]
+
+
+def test_a_gb10_has_the_memory_and_the_stalls_of_its_host(
+    machine: DrmMachine, pretend_nvml: PretendDriver
+) -> None:
+    pretend_nvml.add_device(name="NVIDIA GB10").fail(FunctionClass.MEMORY, 3)
+    machine.write("proc/pressure/memory", "some avg10=0 total=9\nfull avg10=0.00 total=4")
+    machine.write("proc/vmstat", "pswpin 4\npswpout 5")
+    producer = open_node(interval_s=0.1, memory_interval_s=0.05, has_plugins=False, root=machine.root)
+    producer.start()
+    taken: list[Sample] = []
+
+    def has_stalls() -> bool:
+        taken.extend(producer.take())
+        host = taken[-1].host if taken else None
+        return host is not None and host.stall_percent is not None
+
+    try:
+        wait_until(has_stalls, what="a second reading of the pressure")
+    finally:
+        producer.stop()
+    [device], host = taken[-1].devices, taken[-1].host
+    assert (device.kind, device.memory.source, device.memory.total_bytes) == ("unified", "host", 64 * GIB)
+    assert host is not None
+    assert (host.stall_percent, host.swap_in_bytes_per_s) == (0.0, 0.0)
