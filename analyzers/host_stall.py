@@ -220,8 +220,8 @@ def _restate(finding: Finding, time_s: float, state: _State) -> Finding:
         ),
         method=_METHOD,
         advice=(
-            "End or pause a job before the node stops answering: here no out-of-memory error ends it. A hook "
-            "(alerts.command) can do so by itself next time"
+            "End or pause a job before the node stops answering: here no out-of-memory error ends it. "
+            "`vramscope guard --signal-job NAME` does so by itself next time"
         ),
     )
 
