@@ -1,4 +1,4 @@
-"""`vramscope guard --signal-job`: end one job of this node before the host stalls, whose memory its GPU has."""
+"""`vramscope guard --signal-job`: end one job before the host stalls, whose memory the GPU has."""
 
 import signal
 import time

@@ -37,13 +37,13 @@ vramscope guard --connect node01,node02
 vramscope guard --slurm 1234
 vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
 vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
-vramscope guard --signal-job train                     # this node, whose GPU has the host's memory"""
+vramscope guard --signal-job train   # this node, whose GPU has the host's memory"""
 NOTES = """\
 It prints what only all nodes together show: a job that will run out of memory, and its ranks; the nodes and
 pipeline stages that limit it; the rank whose memory grows away from the others first.
 
---signal-job watches this node alone, through its agent, and needs no probe but in that job: when the memory
-that the host shares with its GPU is about to be used up, it signals the processes of the job.
+--signal-job watches this node alone, through its agent: when the memory that the host shares with its GPU is
+about to be used up, it signals the processes of the job.
 
 Jobs are asked only with --prevent-oom, at the end of a step. Findings also go to the hooks of your settings
 (alerts.command, alerts.webhook_url)."""
