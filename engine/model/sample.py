@@ -266,6 +266,12 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Resident host memory (RSS)."""
     threads: int | None = None
     """Threads of the process, on the host."""
+    pod: str | None = None
+    """UID of its Kubernetes pod."""
+    slurm_job: str | None = None
+    """Number of its Slurm job."""
+    slurm_step: str | None = None
+    """Its step in that job: a number, `batch`, `extern` or `interactive`."""
 
 
 ThrottleReason = Literal[

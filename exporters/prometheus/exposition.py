@@ -22,6 +22,7 @@ from ...engine.model import (
     HostSample,
     HubStatus,
     ModelStateReading,
+    ProcessReading,
     RankSample,
     Sample,
     ServerSample,
@@ -198,6 +199,14 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
         if (it := device.hardware) is not None
     ]
     yield from _info(DRIVER_INFO_NAME, DRIVER_INFO_HELP, (*DEVICE_LABELS, *DRIVER_INFO_LABELS), versions)
+    held: list[Row] = [
+        ((*labels, str(it.pid), *map(label_text, _find_owner(it))), float(it.used_bytes))
+        for labels, device in answering
+        for it in (device.processes or ())[:MOST_PROCESSES]
+        if it.used_bytes is not None
+    ]
+    owner_labels = (*DEVICE_LABELS, "pid", *OWNER_LABELS)
+    yield from _rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
 
 
 def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
@@ -307,6 +316,18 @@ FREE = Family[DeviceSample](
     "Free memory of the device.",
     lambda it: it.memory.free_bytes,
 )
+PROCESS_NAME = "vramscope_process_used_bytes"
+PROCESS_HELP = "Device memory of each process, with whose it is; no command, which may have secrets in it."
+OWNER_LABELS = ("user", "container", "pod", "slurm_job", "slurm_step")
+# Series of one device: a scrape stays bounded on a node that is shared by many.
+MOST_PROCESSES = 256
+
+
+def _find_owner(process: ProcessReading) -> tuple[str | None, ...]:
+    """Return the values of `OWNER_LABELS`."""
+    return process.user, process.container, process.pod, process.slurm_job, process.slurm_step
+
+
 LOWER_BOUND = Family[DeviceSample](
     "vramscope_device_used_is_lower_bound",
     "gauge",

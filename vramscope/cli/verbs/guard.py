@@ -37,7 +37,7 @@ vramscope guard --connect node01,node02
 vramscope guard --slurm 1234
 vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
 vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
-vramscope guard --signal-job train   # this node, whose GPU has the host's memory"""
+vramscope guard --signal-job train   # here, where the GPU has host memory"""
 NOTES = """\
 It prints what only all nodes together show: a job that will run out of memory, and its ranks; the nodes and
 pipeline stages that limit it; the rank whose memory grows away from the others first.
