@@ -63,8 +63,6 @@ class HealthAnalyzer:
     def __init__(self) -> None:
         self._clocks = NodeClocks()
         self._open: dict[_Key, Finding] = {}
-        # Events that are in a finding, while samples still carry them.
-        self._seen: dict[str, tuple[DeviceEvent, ...]] = {}
         # Uncorrected errors by node and device at the sample before.
         self._counts: dict[tuple[str, str], int] = {}
 
@@ -72,12 +70,8 @@ class HealthAnalyzer:
         if self._clocks.note(sample) is Passage.LATE:
             return ()
         found: list[Finding] = []
-        before = self._seen.get(sample.node, ())
-        if sample.events or before:
-            self._seen[sample.node] = sample.events
-            for event in sample.events:
-                if event not in before:
-                    found += self._count(sample, event)
+        for event in sample.events:
+            found += self._count(sample, event)
         for device in sample.devices:
             if device.hardware is not None and device.parent_uuid is None:
                 found += self._observe_memory(sample, device, device.hardware)
@@ -98,7 +92,7 @@ class HealthAnalyzer:
         key = _Key(sample.node, event.device_uuid or event.pci_address or "", name_event(event))
         finding = self._open.get(key)
         if finding is not None and event.time_s <= (_LAST.read_number(finding) or 0.0):
-            return  # counted by a predecessor
+            return  # samples carry it for a minute, and a predecessor may have counted it
         if finding is None and len(self._open) >= MOST_OPEN:
             return
         meaning = explain_event(event)
