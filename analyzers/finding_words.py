@@ -12,6 +12,8 @@ from ..engine.units import format_bytes
 from .capacity import KIND as CAPACITY
 from .device_state import LOST, STALE
 from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
+from .health.health import DEVICE_ERROR, MEMORY_ERRORS
+from .host_stall import KIND as HOST_STALL
 from .out_of_memory import COUNT, COUNT_BEFORE, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
 from .pressure import KIND as PRESSURE
 from .usage_threshold import KIND as THRESHOLD
@@ -26,6 +28,9 @@ _NAMES = {
     THRESHOLD: "threshold crossed",
     LOST: "device lost",
     STALE: "device stale",
+    DEVICE_ERROR: "device error",
+    MEMORY_ERRORS: "memory errors",
+    HOST_STALL: "host stall",
     "oom": "out of memory ahead",
     "idle_held": "idle memory",
 }

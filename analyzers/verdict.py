@@ -531,9 +531,10 @@ def _describe_fullest(
     used = device.memory.used_bytes
     if not total or used is None:
         return _describe_unbounded(device, is_only=is_only)
-    figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
+    least = "at least " if device.memory.is_lower_bound else ""
+    figure = f"{name} {least}{format_gib(used)}/{format_gib(total)} GiB"
     share = f"{100 * used / total:.0f} %"
-    free = f", {_describe_free(device.memory.free_bytes, used, total)}"
+    free = "" if least else f", {_describe_free(device.memory.free_bytes, used, total)}"
     lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
     is_said = trend is None or (trend.word == "full" and lead.startswith("nearly"))
     words = [] if trend is None or is_said else [f", {words}" for words in word_trend(trend, now_s)]
@@ -568,7 +569,8 @@ def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
     used = device.memory.used_bytes
     allocated = _allocated(device)
     lead = "" if is_only else "fullest "
-    known = [f"{format_gib(used)} GiB used"] if used is not None else []
+    least = "at least " if device.memory.is_lower_bound else ""
+    known = [f"{least}{format_gib(used)} GiB used"] if used is not None else []
     known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []
     forms = (f"{lead}{name} {', '.join(known)}", f"{lead}{name} {known[0]}", f"{name} {known[0]}")
     return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))

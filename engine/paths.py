@@ -17,6 +17,17 @@ SOCKET_NAME_LIMIT_BYTES = 24
 _TEMPORARY = Path("/tmp")  # noqa: S108 - the folder below it is private and checked on every use
 
 
+ROOT_VARIABLE = "VRAMSCOPE_ROOT"
+
+
+def locate_root() -> Path:
+    """Return the folder that stands for `/` when devices and the host are read: `VRAMSCOPE_ROOT`, else `/`.
+
+    For a container that has the host's /sys, /proc and /dev in a folder of its own, and for a copy of these.
+    """
+    return Path(os.environ.get(ROOT_VARIABLE) or "/")
+
+
 def locate_runtime_folder(environ: Mapping[str, str] | None = None, *, uid: int | None = None) -> Path:
     """Return the runtime folder of this user without touching the disk.
 

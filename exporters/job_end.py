@@ -5,9 +5,11 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..analyzers.health.codes import explain_event, name_event
 from ..analyzers.sentence import count
 from ..engine.jobs.foreground import Ended
 from ..engine.jobs.job_peaks import ProcessPeaks
+from ..engine.model import DeviceEvent
 from ..engine.units import format_age, format_bytes
 
 # Tenths of a second are shown below.
@@ -55,15 +57,44 @@ def describe_job_end(
     processes: Sequence[ProcessPeaks] | None,
     read_failure: Callable[[str], FailedAllocation | None],
     host_kills: int,
+    events: Sequence[DeviceEvent] = (),
 ) -> list[str]:
-    """Return one or two sentences.
+    """Return one or two sentences, and one more where a GPU's driver reported an error meanwhile.
 
     Args:
         passed_s: From the start to the end of the job.
         processes: Peaks of all processes that used a device; None where they are unknown.
         read_failure: Reads a flight record by its path; None where it cannot be read.
         host_kills: Processes of this host that the kernel killed meanwhile because its memory was full.
+        events: Errors that drivers reported meanwhile, oldest first.
     """
+    sentences = _describe_job(ended, passed_s, processes, read_failure, host_kills)
+    if ended.exit_code != 0:
+        has_failed = any(it.flight_record is not None for it in processes or ())
+        sentences += _describe_events(events, {it.pid for it in processes or ()}, is_cause=not has_failed)
+    return sentences
+
+
+def _describe_events(events: Sequence[DeviceEvent], pids: set[int], *, is_cause: bool) -> list[str]:
+    """Describe the first error that may have ended the job: it names a process of the job, or none."""
+    own = [it for it in events if it.pid is None or it.pid in pids]
+    # The first is the cause; what follows comes of it.
+    first = next((it for it in own if it.pid is not None), own[0] if own else None)
+    if first is None:
+        return []
+    where = "" if first.pci_address is None else f" of the GPU at {first.pci_address}"
+    who = "while the job ran" if first.pid is None else f"for its process {first.pid}"
+    end = "; this is no lack of memory" if is_cause else ""
+    return [f"{name_event(first)}{where} {who}: {explain_event(first).what}{end}"]
+
+
+def _describe_job(
+    ended: Ended,
+    passed_s: float,
+    processes: Sequence[ProcessPeaks] | None,
+    read_failure: Callable[[str], FailedAllocation | None],
+    host_kills: int,
+) -> list[str]:
     how = _describe_end(ended, passed_s, host_kills)
     if processes is None:
         return [how]

@@ -143,6 +143,8 @@ _TAIL = """\
 - `VRAMSCOPE_RUNTIME_DIR`: private folder that an agent and its viewers share. Default:
   `$XDG_RUNTIME_DIR/vramscope`, else `/tmp/vramscope-<uid>`. It must be this user's own and closed to others.
 - `VRAMSCOPE_NODE`: name under which this node is shown. Default: the first label of the host name.
+- `VRAMSCOPE_ROOT`: folder that stands for `/` when devices and the host are read, as in a container that
+  has the host's `/sys`, `/proc` and `/dev` below `/host`. Default: `/`.
 - `VRAMSCOPE_SSH_COMMAND`: what starts vramscope on the nodes of `--ssh`, where its name alone does not.
 - `VRAMSCOPE_DEBUG`: with any value an internal error prints its traceback; without, it is written to a file.
 - `NO_COLOR`: with any value nothing is printed in colour (see <https://no-color.org>).

@@ -20,6 +20,12 @@ class HostSample(msgspec.Struct, frozen=True, gc=False):
     """Busy share of all cores over the last tick, 0–100."""
     limit: Literal["host", "cgroup"] = "host"
     """Whose limit `total_bytes` is."""
+    stall_percent: float | None = None
+    """Share of the last tick in which every process that could run waited for memory (pressure stall
+    information, `full`). Read where a device shares the host's memory; not kept by history, as the next one.
+    """
+    swap_in_bytes_per_s: float | None = None
+    """Rate at which memory came back from swap over the last tick."""
 
 
 RankState = Literal["ok", "stale", "ended"]
@@ -220,6 +226,8 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """Most device used seen within the tick."""
     source: Literal["device", "host"] = "device"
     """`host` where the device shares the host's memory, and these are the host's values."""
+    is_lower_bound: bool = False
+    """Whether `used_bytes` is only what the processes that this user may see hold: more may be in use."""
 
 
 ProcessKind = Literal["compute", "graphics", "compute+graphics"]
@@ -258,6 +266,12 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Resident host memory (RSS)."""
     threads: int | None = None
     """Threads of the process, on the host."""
+    pod: str | None = None
+    """UID of its Kubernetes pod."""
+    slurm_job: str | None = None
+    """Number of its Slurm job."""
+    slurm_step: str | None = None
+    """Its step in that job: a number, `batch`, `extern` or `interactive`."""
 
 
 ThrottleReason = Literal[
@@ -434,6 +448,31 @@ class SegmentMap(msgspec.Struct, frozen=True):
     """Taken between two steps, when what serves a step only has gone."""
 
 
+EventKind = Literal["xid", "hang", "reset", "wedged", "memory error", "lost"]
+"""`xid`: an error of NVIDIA's driver by its number; of other drivers `hang`: work did not end in time;
+`reset`: the driver resets the device or a part of it; `wedged`: it gave up and needs to be loaded again;
+`memory error`: one that ECC could not correct; `lost`: off the bus.
+"""
+
+
+class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
+    """An error that a driver reported when it happened, by NVML or in the kernel's log."""
+
+    time_s: float
+    """Wall clock in seconds since the epoch; of NVML when it was asked, up to four seconds later."""
+    kind: EventKind
+    source: Literal["nvml", "kernel log"]
+    device_uuid: str | None = None
+    """None where the report names no device, or one that is not listed."""
+    pci_address: str | None = None
+    code: int | None = None
+    """Number of an XID."""
+    pid: int | None = None
+    """Process that the report names, in the host's pid namespace."""
+    text: str = ""
+    """What the driver wrote; empty for NVML, which gives a number alone."""
+
+
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One node at one published tick."""
 
@@ -457,6 +496,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """Other devices of the node, which were not asked for; 0 where all are here."""
     servers: tuple[ServerSample, ...] = ()
     """Servers of models on the node, such as vLLM, that were found or named."""
+    events: tuple[DeviceEvent, ...] = ()
+    """Errors that drivers reported in the last minute, oldest first, 16 at most. Not kept by history."""
 
 
 AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]

@@ -10,14 +10,16 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import DeviceSample, HostSample, RankSample, Sample, ServerSample
-from ..sources.source import Source
+from ..model import DeviceEvent, DeviceSample, HostSample, RankSample, Sample, ServerSample
+from ..paths import ROOT_VARIABLE, locate_root
+from ..sources.source import ReportingSource, Source
 from ..text import make_printable
 from .sampler import SourceSampler
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
     from ..sources.serving.watch import ServingWatch
+    from .events import RecentEvents
 
 
 class SampleProducer(Protocol):
@@ -55,6 +57,10 @@ class HostSource(Protocol):
         """Return the host as it is now; never blocks."""
         ...
 
+    def watch_stalls(self) -> None:
+        """Also read from now on how much the node waits for memory."""
+        ...
+
 
 class LiveProducer:
     """Publishes one sample a tick from live devices; a hung driver call never delays it."""
@@ -70,6 +76,7 @@ class LiveProducer:
         notes: Sequence[str] = (),
         roster: "Roster | None" = None,
         servers: "ServingWatch | None" = None,
+        events: "RecentEvents | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -80,6 +87,7 @@ class LiveProducer:
         self._notes = tuple(notes)
         self._roster = roster
         self._servers = servers
+        self._events = events
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -147,6 +155,8 @@ class LiveProducer:
             self._roster.close()
         if self._servers is not None:
             self._servers.close()
+        if self._events is not None:
+            self._events.close()
 
     def _is_first_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._started_s
@@ -154,6 +164,8 @@ class LiveProducer:
 
     def _build(self) -> Sample:
         devices = self._collect_devices()
+        if self._host is not None and any(device.kind == "unified" for device in devices):
+            self._host.watch_stalls()
         host = None if self._host is None else self._host.read()
         notes = self._notes
         ranks: tuple[RankSample, ...] = ()
@@ -176,7 +188,15 @@ class LiveProducer:
             ranks=ranks,
             notes=notes,
             servers=servers,
+            events=self._collect_events(devices),
         )
+
+    def _collect_events(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceEvent, ...]:
+        if self._events is None or not devices:
+            return ()
+        sources = (it.source for it in self._samplers if isinstance(it.source, ReportingSource))
+        reported = [event for source in sources for event in source.take_events()]
+        return self._events.collect(devices, reported, self._clock.wall_s())
 
     def _collect_devices(self) -> tuple[DeviceSample, ...]:
         """Collect the devices of all sources, numbered on where two sources have devices.
@@ -208,25 +228,30 @@ def open_node(
     has_plugins: bool = True,
     roster: "Roster | None" = None,
     serving: Sequence[str] | None = None,
-    root: Path = Path("/"),
+    root: Path | None = None,
 ) -> LiveProducer:
     """Return a producer of this node's live samples, not yet started.
 
     Args:
         serving: Servers of models to read besides those that are found, as in the settings; None to look for
             no server.
-        root: Stands for `/`: the folder in which /sys, /proc and /dev are.
+        root: Stands for `/`: the folder in which /sys, /proc and /dev are. Default: as `locate_root` says.
     """
     from ..sources.drm.cards import list_cards
     from ..sources.host import HostReader
+    from ..sources.kernel_log import KernelLog
     from ..sources.nvml import NvmlSource
+    from .events import RecentEvents
 
+    root = locate_root() if root is None else root
     sources: list[Source] = [NvmlSource(root)]
-    if list_cards(root, "amdgpu"):
-        from ..sources.drm.amd import AmdSource
+    if list_cards(root):
+        from ..sources.drm.source import DrmSource
 
-        sources.append(AmdSource(root))
+        sources.append(DrmSource(root))
     notes: list[str] = []
+    if root != Path("/"):
+        notes.append(f"devices and host are read below {make_printable(str(root))} ({ROOT_VARIABLE})")
     if has_plugins:
         from ..plugins import make_sources
 
@@ -240,11 +265,12 @@ def open_node(
         servers = open_watch(serving, root)
     return LiveProducer(
         sources,
-        HostReader(),
+        HostReader(root),
         node=node_name(),
         interval_s=interval_s,
         memory_interval_s=memory_interval_s,
         notes=notes,
         roster=roster,
         servers=servers,
+        events=RecentEvents(KernelLog(root)),
     )

@@ -258,6 +258,7 @@ class DeviceReadings:
                 used_min_bytes=self._min_bytes,
                 used_max_bytes=self._max_bytes,
                 source=memory.source,
+                is_lower_bound=memory.is_lower_bound,
             )
         if state == "stale":
             return memory

@@ -1,5 +1,6 @@
 """The host: its memory, processor and pressure, and the limits of the cgroup of this process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -7,10 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..model import HostSample
+from ..model import HostSample, MemoryReading
 from .kernel_files import KeptFile, parse_number
 
 MOST_MEMINFO_BYTES = 8192
+MOST_PRESSURE_BYTES = 512
+MOST_VMSTAT_BYTES = 1 << 14
 _DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
 
 
@@ -30,6 +33,15 @@ def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
             return parse_meminfo(file.read(MOST_MEMINFO_BYTES))
     except OSError:
         return Meminfo()
+
+
+def read_host_memory(proc: Path) -> MemoryReading:
+    """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
+    meminfo = read_meminfo(proc)
+    total = meminfo.total_bytes
+    available = meminfo.available_bytes
+    used = None if total is None or available is None else total - available
+    return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")
 
 
 def count_memory_kills(proc: Path = Path("/proc")) -> int | None:
@@ -248,6 +260,56 @@ def _unescape(path: str) -> str:
     return path
 
 
+class StallReader:
+    """Reads how much the whole node waits for memory: two files a tick, for nodes whose GPU needs the host's.
+
+    Formats: the kernel's `accounting/psi.rst`, a line `full avg10=0.00 … total=4711` with microseconds; and
+    /proc/vmstat, a line `pswpin 42` with pages. Kernels before 4.20 have no pressure stall information.
+    """
+
+    def __init__(self, root: Path, clock_s: Callable[[], float]) -> None:
+        self._pressure = KeptFile(f"{root / 'proc/pressure/memory'}", MOST_PRESSURE_BYTES)
+        self._vmstat = KeptFile(f"{root / 'proc/vmstat'}", MOST_VMSTAT_BYTES)
+        self._clock_s = clock_s
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        # Time, stalled microseconds and pages of the reading before.
+        self._before: tuple[float, int | None, int | None] | None = None
+
+    def read(self) -> tuple[float | None, float | None]:
+        """Return the share of time that was stalled since the last call, in percent, and bytes a second."""
+        stalled_us = parse_stall_us(self._pressure.read() or b"")
+        pages = parse_swapped_in(self._vmstat.read() or b"")
+        now_s = self._clock_s()
+        before = self._before
+        self._before = now_s, stalled_us, pages
+        if before is None or now_s <= before[0]:
+            return None, None
+        passed_s = now_s - before[0]
+        stalled = _rise(before[1], stalled_us)
+        swapped = _rise(before[2], pages)
+        return (
+            None if stalled is None else round(min(100.0, 100e-6 * stalled / passed_s), 2),
+            None if swapped is None else round(swapped * self._page_bytes / passed_s, 1),
+        )
+
+
+def parse_stall_us(text: bytes) -> int | None:
+    """Return the microseconds since boot in which every process that could run waited."""
+    _, found, rest = (b"\n" + text).partition(b"\nfull ")
+    _, found, number = rest.partition(b"\n")[0].partition(b"total=") if found else (b"", b"", b"")
+    return parse_number(number) if found else None
+
+
+def parse_swapped_in(text: bytes) -> int | None:
+    """Return the pages that came back from swap since boot."""
+    _, found, rest = (b"\n" + text).partition(b"\npswpin ")
+    return parse_number(rest.partition(b"\n")[0]) if found else None
+
+
+def _rise(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None or now < before else now - before
+
+
 # Between two searches for a limit if there was none.
 CGROUP_INTERVAL_S = 30.0
 # The first line of /proc/stat sums all processors; the rest grows with their number.
@@ -268,6 +330,12 @@ class HostReader:
         self._look_due_s = clock_s()
         self._is_limited = False
         self._former_times = self._read_times()
+        self._stalls: StallReader | None = None
+
+    def watch_stalls(self) -> None:
+        """Also read from now on how much the node waits for memory."""
+        if self._stalls is None:
+            self._stalls = StallReader(self._root, self._clock_s)
 
     def read(self) -> HostSample:
         """Return the host as it is now; the load is that since the last call.
@@ -280,6 +348,7 @@ class HostReader:
         available = meminfo.available_bytes
         swap_total = meminfo.swap_total_bytes
         swap_free = meminfo.swap_free_bytes
+        stalls = (None, None) if self._stalls is None else self._stalls.read()
         host = HostSample(
             total_bytes=total,
             used_bytes=_subtract(total, available),
@@ -287,6 +356,8 @@ class HostReader:
             swap_total_bytes=swap_total,
             swap_used_bytes=_subtract(swap_total, swap_free),
             cpu_percent=self._read_cpu_percent(),
+            stall_percent=stalls[0],
+            swap_in_bytes_per_s=stalls[1],
         )
         group = self._read_group(total)
         return host if group is None else _narrow(host, group)
@@ -362,6 +433,8 @@ def _narrow(host: HostSample, group: CgroupMemory) -> HostSample:
         swap_used_bytes=swap_used,
         cpu_percent=host.cpu_percent,
         limit="cgroup",
+        stall_percent=host.stall_percent,
+        swap_in_bytes_per_s=host.swap_in_bytes_per_s,
     )
 
 

@@ -3,7 +3,6 @@ lives.
 """
 
 import os
-import re
 import select
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from ..errors import UsageError
 from ..model import ProcessKind, ProcessReading
 from ..text import make_printable
 from .kernel_files import KeptFile, read_bytes
+from .owners import Owner, find_owner
 
 # Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are.
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -62,7 +62,7 @@ class _Known(NamedTuple):
     user: str | None
     command: str | None
     location: Location
-    container: str | None
+    owner: Owner
     started_s: float | None
 
 
@@ -73,7 +73,7 @@ class _Seen(NamedTuple):
     user: str | None = None
     command: str | None = None
     location: Location = "here"
-    container: str | None = None
+    owner: Owner = Owner()
     started_s: float | None = None
     holds_s: float = CHECK_INTERVAL_S
 
@@ -130,7 +130,7 @@ class ProcessTable:
         self._is_contained = has_own_pids(self._proc)
         self._device_files = device_files
         self._has_device_files = (root / control_file).exists()
-        self._own_container = find_container(self._read_text("self/cgroup") or "")
+        self._own_container = find_owner(self._read_text("self/cgroup") or "").container
         self._boot_s = self._read_boot_time_s()
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -154,7 +154,10 @@ class ProcessTable:
             command=seen.command,
             used_bytes=used_bytes,
             location=seen.location,
-            container=seen.container,
+            container=seen.owner.container,
+            pod=seen.owner.pod,
+            slurm_job=seen.owner.slurm_job,
+            slurm_step=seen.owner.slurm_step,
             started_s=seen.started_s,
             kind=kind,
             parent_pid=None if usage is None else usage.parent_pid,
@@ -245,7 +248,7 @@ class ProcessTable:
             known.user,
             known.command,
             known.location,
-            known.container,
+            known.owner,
             known.started_s,
             WATCHED_INTERVAL_S if is_watched else CHECK_INTERVAL_S,
         )
@@ -254,14 +257,15 @@ class ProcessTable:
         """Describe a pid without a living process: exited, or of a namespace that we do not see."""
         former = self._known.get(pid)
         if former is not None and former.location != "outside":
-            return _Seen(now_s, former.user, former.command, "gone", former.container, former.started_s)
+            return _Seen(now_s, former.user, former.command, "gone", former.owner, former.started_s)
         return _Seen(now_s, location="outside" if self._is_contained else "gone")
 
     def _read_process(self, pid: int, stat: _Stat) -> _Known:
         if self._is_contained and self._is_chance_namesake(pid):
-            return _Known(stat, None, None, "outside", None, None)
+            return _Known(stat, None, None, "outside", Owner(), None)
         status = self._read_text(f"{pid}/status") or ""
-        container = find_container(self._read_text(f"{pid}/cgroup") or "")
+        owner = find_owner(self._read_text(f"{pid}/cgroup") or "")
+        container = owner.container
         is_nested = len(_find_field(status, "NSpid").split()) > 1
         is_elsewhere = is_nested or (container is not None and container != self._own_container)
         started_s = None if self._boot_s is None else self._boot_s + stat.start_ticks / self._ticks_per_s
@@ -270,7 +274,7 @@ class ProcessTable:
             user=self._find_user(status),
             command=self._read_command(pid, stat),
             location="container" if is_elsewhere else "here",
-            container=container if is_elsewhere else None,
+            owner=owner if is_elsewhere else owner._replace(container=None),
             started_s=started_s,
         )
 
@@ -371,28 +375,6 @@ def _read_link(path: Path) -> str | None:
         return os.readlink(path)  # noqa: PTH115 - links in /proc are names, not paths
     except OSError:
         return None
-
-
-_ID = r"([0-9a-f]{12})[0-9a-f]{20,52}"
-# Paths that Docker, containerd, CRI-O, Podman, Kubernetes, LXC, systemd-nspawn and Slurm make.
-_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(rf"(?:docker|cri-containerd|containerd|crio|libpod|nerdctl)[-/:]{_ID}(?:\.scope)?"), "{}"),
-    (re.compile(rf"kubepods.*[/:-]{_ID}(?:\.scope)?(?:/|$)"), "{}"),
-    (re.compile(r"/lxc(?:\.payload)?[./]([^/]+)"), "lxc {}"),
-    (re.compile(r"/machine\.slice/(?:systemd-nspawn@|machine-)([^/]+?)\.(?:service|scope)"), "machine {}"),
-    (re.compile(r"/slurm(?:stepd)?[^/]*(?:/[^/]+)*?/job_(\d+)"), "slurm job {}"),
-)
-
-
-def find_container(cgroups: str) -> str | None:
-    """Return the short id or the name of a container; None if the paths in /proc/PID/cgroup name none."""
-    for line in cgroups.splitlines():
-        path = line.split(":", 2)[-1]
-        for pattern, form in _PATTERNS:
-            found = pattern.search(path)
-            if found is not None:
-                return form.format(found.group(1))
-    return None
 
 
 # Each takes two file descriptors, one of its /proc/PID/stat; further processes are not watched.

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVa
 
 import msgspec
 
-from ..model import DeviceActivity, DeviceHardware, DeviceKind, MemoryReading, ProcessReading
+from ..model import (
+    DeviceActivity,
+    DeviceEvent,
+    DeviceHardware,
+    DeviceKind,
+    MemoryReading,
+    ProcessReading,
+)
 
 if TYPE_CHECKING:
     import ctypes
@@ -250,6 +257,15 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release what `discover` opened."""
+        ...
+
+
+@runtime_checkable
+class ReportingSource(Protocol):
+    """A source whose driver reports errors when they happen."""
+
+    def take_events(self) -> list[DeviceEvent]:
+        """Return what was reported since the last call; asks nobody."""
         ...
 
 

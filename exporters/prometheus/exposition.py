@@ -22,6 +22,7 @@ from ...engine.model import (
     HostSample,
     HubStatus,
     ModelStateReading,
+    ProcessReading,
     RankSample,
     Sample,
     ServerSample,
@@ -181,7 +182,9 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
     rows = read_rows(picture)
     answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
     yield from _read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
-    yield from _read_all([FREE, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering)
+    yield from _read_all(
+        [FREE, LOWER_BOUND, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering
+    )
     throttling: list[Row] = [
         ((*labels, reason), float(reason in it.activity.throttle_reasons))
         for labels, it in answering
@@ -196,6 +199,14 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
         if (it := device.hardware) is not None
     ]
     yield from _info(DRIVER_INFO_NAME, DRIVER_INFO_HELP, (*DEVICE_LABELS, *DRIVER_INFO_LABELS), versions)
+    held: list[Row] = [
+        ((*labels, str(it.pid), *map(label_text, _find_owner(it))), float(it.used_bytes))
+        for labels, device in answering
+        for it in (device.processes or ())[:MOST_PROCESSES]
+        if it.used_bytes is not None
+    ]
+    owner_labels = (*DEVICE_LABELS, "pid", *OWNER_LABELS)
+    yield from _rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
 
 
 def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
@@ -304,6 +315,25 @@ FREE = Family[DeviceSample](
     "bytes",
     "Free memory of the device.",
     lambda it: it.memory.free_bytes,
+)
+PROCESS_NAME = "vramscope_process_used_bytes"
+PROCESS_HELP = "Device memory of each process, with whose it is; no command, which may have secrets in it."
+OWNER_LABELS = ("user", "container", "pod", "slurm_job", "slurm_step")
+# Series of one device: a scrape stays bounded on a node that is shared by many.
+MOST_PROCESSES = 256
+
+
+def _find_owner(process: ProcessReading) -> tuple[str | None, ...]:
+    """Return the values of `OWNER_LABELS`."""
+    return process.user, process.container, process.pod, process.slurm_job, process.slurm_step
+
+
+LOWER_BOUND = Family[DeviceSample](
+    "vramscope_device_used_is_lower_bound",
+    "gauge",
+    "",
+    "1 where used memory is only what the processes hold that the agent may see; absent elsewhere.",
+    lambda it: 1.0 if it.memory.is_lower_bound else None,
 )
 
 

@@ -65,7 +65,8 @@ def _build_parts(
     if status.devices:
         yield Text()
         yield build_device_table(status.devices, _assess_risks(status, style.marks), style.width)
-        yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
+        labelled = [*describe_unified(status.devices), *describe_lower_bounds(status.devices)]
+        yield from (Text(sentence, style="dim") for sentence in labelled)
         yield from (_build_hanging(*trouble, "bold") for trouble in describe_trouble(status.devices))
     if any(device.processes or lacks_processes(device) for device in status.devices):
         yield Text()
@@ -283,6 +284,15 @@ def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
     ]
 
 
+def describe_lower_bounds(devices: Sequence[DeviceSample]) -> list[str]:
+    """Return one sentence for each device of which only the visible processes are known."""
+    return [
+        f"{name_device(device)}: at least this much is used: what the processes that this user may see hold"
+        for device in devices
+        if device.memory.is_lower_bound
+    ]
+
+
 def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
     """Return the name of each device whose values are old or cannot be read, and why."""
     reasons = ((device, _explain_trouble(device)) for device in devices)
@@ -333,12 +343,13 @@ def _build_device_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -
     memory = device.memory
     share = _share(memory.used_bytes, memory.total_bytes)
     old = "" if device.details_age_s is None else "dim"
+    least = "≥" if memory.is_lower_bound else ""
     return {
         "device": Text(device.label if device.mig_index is None else f" {device.label}"),
         "name": Text(make_printable(device.name or "—")),
         "gauge": _draw_gauge(device, gauge_width),
-        "GiB": Text(f"{format_gib(memory.used_bytes)}/{format_gib(memory.total_bytes)}"),
-        "used": Text("—" if share is None else f"{100 * share:.0f} %"),
+        "GiB": Text(f"{least}{format_gib(memory.used_bytes)}/{format_gib(memory.total_bytes)}"),
+        "used": Text("—" if share is None else f"{least}{100 * share:.0f} %"),
         "util": Text(_figure(device.utilization_percent, "%"), style=old),
         "temp": Text(_figure(device.temperature_c, "°C"), style=old),
         "power": Text(_figure(device.power_w, "W"), style=old),

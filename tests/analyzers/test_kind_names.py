@@ -9,12 +9,14 @@ from vramscope.analyzers import (
     device_state,
     divergence,
     fragmentation,
+    host_stall,
     out_of_memory,
     pressure,
     usage,
 )
 from vramscope.analyzers.finding_words import name_kind
 from vramscope.analyzers.serving import analyzer as serving
+from vramscope.analyzers.health import health
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,8 @@ from vramscope.analyzers.serving import analyzer as serving
     [
         *out_of_memory.KINDS,
         *device_state.KINDS,
+        *health.KINDS,
+        host_stall.KIND,
         capacity.KIND,
         pressure.KIND,
         divergence.KIND,

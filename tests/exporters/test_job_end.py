@@ -1,12 +1,14 @@
 """The last words of `vramscope run`: true for every end of a job."""
 
 import signal
+from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from vramscope.engine.jobs.foreground import Ended
 from vramscope.engine.jobs.job_peaks import ProbedDevicePeaks, ProcessPeaks
-from vramscope.engine.model import RankCoordinates
+from vramscope.engine.model import DeviceEvent, RankCoordinates
 from vramscope.engine.units import GIB, MIB
 from vramscope.exporters.job_end import FailedAllocation, describe_job_end
 
@@ -42,6 +44,7 @@ def describe(
     passed_s: float = 725.0,
     failure: FailedAllocation | None = None,
     host_kills: int = 0,
+    events: Sequence[DeviceEvent] = (),
 ) -> list[str]:
     return describe_job_end(
         ended,
@@ -49,6 +52,7 @@ def describe(
         processes=processes,
         read_failure=lambda _: failure,
         host_kills=host_kills,
+        events=events,
     )
 
 
@@ -126,3 +130,26 @@ def test_after_an_error_the_line_that_held_most_and_the_record_follow() -> None:
     )
     assert second == "why: vramscope inspect '/tmp/oom 1.json.gz'"
     assert len(describe(Ended(1, None), failed)) == 1, "a record that is gone is not named"
+
+
+def test_a_job_that_an_error_of_its_gpu_ended_is_not_called_out_of_memory() -> None:
+    event = DeviceEvent(
+        time_s=1.0, kind="xid", source="kernel log", code=31, pci_address="0000:41:00", pid=100
+    )
+    later = replace(event, code=45, pid=None)
+    first, second = describe(Ended(1, None), process(0, 79), events=(later, event))
+    assert first.startswith("ended after 12 m 05 s with exit code 1; peak allocated 78.0 GiB")
+    assert second == (
+        "XID 31 of the GPU at 0000:41:00 for its process 100: a program accessed an address that is not "
+        "mapped; this is no lack of memory"
+    )
+    assert len(describe(FINE, process(0, 79), events=(event,))) == 1, "it ended well"
+    assert len(describe(Ended(1, None), process(0, 79), events=(replace(event, pid=7),))) == 1, "of others"
+
+
+def test_an_out_of_memory_error_stays_one_whatever_else_was_reported() -> None:
+    event = DeviceEvent(time_s=1.0, kind="xid", source="kernel log", code=45)
+    failure = FailedAllocation("x.oom", GIB, None, None)
+    lines = describe(Ended(1, None), process(0, 79, flight_record="x.oom"), failure=failure, events=(event,))
+    assert len(lines) == 3
+    assert "no lack of memory" not in lines[2]

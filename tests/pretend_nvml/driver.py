@@ -18,6 +18,7 @@ from .layout import (
     MAX_DEVICES,
     MAX_INSTANCES,
     MAX_PROCESSES,
+    MAX_XIDS,
     NOT_AVAILABLE,
     Device,
     FunctionClass,
@@ -182,6 +183,11 @@ class PretendDevice:
     def lose(self) -> None:
         """Let the device fall off the bus: all handles given out so far are dead for good."""
         self.raw.lost = 1
+
+    def report_xid(self, code: int) -> None:
+        """Report an XID to whoever has registered for it."""
+        self.raw.xids[self.raw.xid_count % MAX_XIDS] = code
+        self.raw.xid_count += 1
 
     def recover(self) -> None:
         """Bring the device back, reachable by fresh handles only."""

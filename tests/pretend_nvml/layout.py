@@ -10,6 +10,7 @@ MAX_DEVICES = 128
 MAX_INSTANCES = 7
 MAX_PROCESSES = 32
 MAX_LANES = 18
+MAX_XIDS = 8
 MAGIC = 0x4C4D564E
 NOT_AVAILABLE = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE: what NVML writes as used memory where it cannot tell."""
@@ -172,6 +173,8 @@ class Device(ctypes.Structure):
     retired_pages: int
     has_retired_pages: int
     throughput_delay_us: int
+    xid_count: int
+    xids: ctypes.Array[ctypes.c_uint32]
     ecc_corrected: int
     ecc_uncorrected: int
     pcie_sent_bytes_per_s: float
@@ -201,6 +204,8 @@ class Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("pcie_generation", "pcie_lanes", "has_pcie_counters")),
         *((name, ctypes.c_uint32) for name in ("ecc_mode", "remapped_rows", "is_repair_pending")),
         *((name, ctypes.c_uint32) for name in ("retired_pages", "has_retired_pages", "throughput_delay_us")),
+        ("xid_count", ctypes.c_uint32),
+        ("xids", ctypes.c_uint32 * MAX_XIDS),
         *((name, ctypes.c_uint64) for name in ("ecc_corrected", "ecc_uncorrected")),
         *((f"pcie_{way}_bytes_per_s", ctypes.c_double) for way in ("sent", "received")),
         *((f"nvlink_{way}_bytes_per_s", ctypes.c_double) for way in ("sent", "received")),

@@ -22,13 +22,14 @@
 #define MAX_INSTANCES 7
 #define MAX_PROCESSES 32
 #define MAX_LANES 18
+#define MAX_XIDS 8
 #define MAGIC 0x4C4D564Eu
 #define HANDLE_TAG 0x4E5600000000ull
 #define NOT_APPLICABLE 0xFFFFFFFFu
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13, GPU_IS_LOST = 15,
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, FUNCTION_NOT_FOUND = 13, GPU_IS_LOST = 15,
     ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 
@@ -87,6 +88,7 @@ typedef struct {
     uint32_t has_pcie_counters; /* 0: not supported, 32: of so many bits, 64 */
     uint32_t ecc_mode, remapped_rows, is_repair_pending, retired_pages, has_retired_pages;
     uint32_t throughput_delay_us; /* how long a call blocks that measures the throughput of PCI Express */
+    uint32_t xid_count, xids[MAX_XIDS]; /* the newest ones; number n is at n % MAX_XIDS */
     uint64_t ecc_corrected, ecc_uncorrected;
     double pcie_sent_bytes_per_s, pcie_received_bytes_per_s; /* counters rise with the monotonic clock */
     double nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s;
@@ -788,4 +790,40 @@ EXPORT nvmlDeviceGetTopologyCommonAncestor(Handle handle, Handle other, int *lev
     if (code == SUCCESS) code = enter_whole(other, TOPOLOGY, &second);
     if (code == SUCCESS) *level = first.device->numa_node == second.device->numa_node ? 20 : 50;
     return code;
+}
+
+/* One event set a process; what a device reported before it was registered is not delivered. */
+typedef struct { Handle device; unsigned long long type, data; unsigned gpu_instance, compute_instance; } EventData;
+static struct { int is_registered; Handle handle; uint32_t seen; } registered[MAX_DEVICES];
+
+EXPORT nvmlEventSetCreate(void **set) {
+    int code = ready();
+    if (code) return code;
+    memset(registered, 0, sizeof registered);
+    *set = registered;
+    return SUCCESS;
+}
+EXPORT nvmlEventSetFree(void *set) { return set == registered ? SUCCESS : INVALID_ARGUMENT; }
+EXPORT nvmlDeviceRegisterEvents(Handle handle, unsigned long long types, void *set) {
+    Target target;
+    int code = enter_whole(handle, OTHER, &target);
+    if (code) return code;
+    if (set != registered || !(types & 8)) return INVALID_ARGUMENT;
+    long number = target.device - state->devices;
+    registered[number].is_registered = 1, registered[number].handle = handle;
+    registered[number].seen = LOAD(target.device->xid_count);
+    return SUCCESS;
+}
+EXPORT nvmlEventSetWait_v2(void *set, EventData *out, unsigned timeout_ms) {
+    if (set != registered) return INVALID_ARGUMENT;
+    for (uint32_t number = 0; number < LOAD(state->device_count); number++) {
+        Device *device = &state->devices[number];
+        if (!registered[number].is_registered || registered[number].seen == LOAD(device->xid_count)) continue;
+        memset(out, 0, sizeof *out);
+        out->device = registered[number].handle, out->type = 8;
+        out->data = device->xids[registered[number].seen++ % MAX_XIDS];
+        return SUCCESS;
+    }
+    sleep_us(timeout_ms * 1000);
+    return TIMEOUT;
 }

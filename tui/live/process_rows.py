@@ -9,6 +9,9 @@ from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
 from ..widgets.device_view import name_coordinates, spell_label
 
+# How much of a pod's UID is shown.
+POD_CHARS = 8
+
 # Device UUID and process id: the selection stays with these.
 ProcessKey = tuple[str, int]
 
@@ -58,7 +61,8 @@ class ProcessRow(NamedTuple):
                 return "exited, memory still held"
             case "container":
                 name = self.process.container
-                return f"container {name}" if name else "in a container"
+                pod = f", pod {self.process.pod[:POD_CHARS]}" if self.process.pod else ""
+                return f"container {name}{pod}" if name else f"in a container{pod}"
             case _:
                 return ""
 
@@ -383,16 +387,30 @@ def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
 
     Args:
         text: The filter; it is searched in user, process id, rank, command, note and device
-            (`gpu0`), ignoring case.
+            (`gpu0`), ignoring case. `pod:`, `job:`, `user:` and `container:` name one field.
     """
     words = tuple(text.lower().split())
     phrase = " ".join(words)
     return (phrase,) if phrase and any(_contains(row, phrase) for row in rows) else words
 
 
+# Whose a process is, by the word that a filter names it with: `pod:8a7b`, `job:1234`, `user:ada`.
+OWNERS: dict[str, Callable[[ProcessRow], str | None]] = {
+    "pod": lambda row: row.process.pod,
+    "job": lambda row: row.process.slurm_job or (None if row.rank is None else row.rank.job),
+    "user": lambda row: row.process.user,
+    "container": lambda row: row.process.container,
+}
+
+
 def _contains(row: ProcessRow, term: str) -> bool:
-    """Return whether one field of a row contains a term in lower case."""
+    """Return whether one field of a row contains a term in lower case, or is the one that it names."""
     process = row.process
+    name, colon, value = term.partition(":")
+    if colon and value and name in OWNERS:
+        # A pod's UID is long: its beginning does.
+        owner = (OWNERS[name](row) or "").lower()
+        return owner.startswith(value) if name == "pod" else owner == value
     device = row.device
     command = row.command if process.command else None
     place = f"gpu{device.label}"

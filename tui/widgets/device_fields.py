@@ -185,6 +185,8 @@ def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = Tru
         parts += [Span("  "), Span("simulated", "text")]
     elif view.device.kind in ("mig", "vgpu"):
         parts += [Span("  "), Span({"mig": "MIG", "vgpu": "vGPU"}[view.device.kind], "muted")]
+    if view.device.memory.is_lower_bound:
+        parts += [Span("  "), Span("at least", "text")]
     if widths.rank:
         width = widths.rank if is_long else widths.short_rank
         parts += [Span("  "), Span(rank_text(view, is_long=is_long).ljust(width), rank_role(view))]

@@ -26,12 +26,12 @@ from vramscope.engine.errors import (
     VramscopeError,
 )
 from vramscope.engine.model import DeviceHardware
-from vramscope.engine.paths import check_private, locate_runtime_folder
+from vramscope.engine.paths import check_private, locate_root, locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
-from vramscope.engine.sources.drm.amd import DRIVER as AMD_DRIVER
-from vramscope.engine.sources.drm.amd import AmdReader, AmdSource
-from vramscope.engine.sources.drm.cards import list_cards
+from vramscope.engine.sources.drm.cards import AMD, list_cards
+from vramscope.engine.sources.drm.reader import DrmReader
+from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.engine.sources.host import HostReader
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.nvml.driver import NvmlLibrary, read_kernel_driver_version
@@ -131,7 +131,8 @@ def _collect(examination: Examination, found: list[Check]) -> None:
 NVML_DISTRIBUTION = "nvidia-ml-py"
 
 
-def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
+def examine_driver(proc: Path | None = None) -> Iterator[Check]:
+    proc = locate_root() / "proc" if proc is None else proc
     kernel_version = read_kernel_driver_version(proc)
     if kernel_version is not None:
         yield Check("driver", "ok", f"NVIDIA kernel driver {kernel_version} is loaded")
@@ -142,8 +143,8 @@ def examine_driver(proc: Path = Path("/proc")) -> Iterator[Check]:
         library.open()
     except SourceUnavailableError as error:
         found, advice = _split(str(error))
-        if isinstance(error, LibraryMissingError) and list_cards(proc.parent, AMD_DRIVER):
-            yield Check("library", "note", f"{found} (there are AMD GPUs)")
+        if isinstance(error, LibraryMissingError) and list_cards(proc.parent):
+            yield Check("library", "note", f"{found} (there are GPUs that need none)")
         else:
             yield Check("library", "problem", found, advice, error.exit_code)
         return
@@ -232,10 +233,39 @@ def examine_devices() -> Iterator[Check]:
     source.close()
 
 
-def examine_amd_devices(root: Path = Path("/")) -> Iterator[Check]:
-    """Check the GPUs of AMD; says nothing where there are none."""
-    if list_cards(root, AMD_DRIVER):
-        yield from map(_examine_device, AmdSource(root).discover())
+def examine_other_devices(root: Path | None = None) -> Iterator[Check]:
+    """Check the GPUs that NVML does not read; says nothing where there are none."""
+    root = locate_root() if root is None else root
+    if list_cards(root):
+        yield from map(_examine_device, DrmSource(root).discover())
+
+
+def examine_kernel_log(root: Path | None = None) -> Iterator[Check]:
+    """Check what drivers of GPUs have reported since boot, as far as the kernel's log has it still."""
+    from vramscope.analyzers.health.codes import explain_event, name_event
+    from vramscope.engine.sources.kernel_log import KernelLog
+
+    log = KernelLog(locate_root() if root is None else root, is_from_start=True)
+    if not log.is_readable:
+        yield Check(
+            "kernel log",
+            "note",
+            "/dev/kmsg is not readable to this user: only NVML reports errors, as XIDs",
+            "run the agent as root, or allow it with `sysctl kernel.dmesg_restrict=0`",
+        )
+        return
+    events = log.read_all()
+    log.close()
+    severe = [it for it in events if explain_event(it).severity in ("high", "critical")]
+    if not events:
+        yield Check("kernel log", "ok", "no error of a GPU's driver is in it")
+        return
+    newest = (severe or events)[-1]
+    age = format_age(max(0.0, time.time() - newest.time_s))
+    where = "" if newest.pci_address is None else f" of the GPU at {newest.pci_address}"
+    what = f"{name_event(newest)}{where} {age} ago: {explain_event(newest).what}"
+    found = f"{len(events)} errors of GPU drivers, the newest {'severe one ' if severe else ''}{what}"
+    yield Check("kernel log", "warning" if severe else "note", found, "see `dmesg | grep -i -e nvrm -e drm`")
 
 
 def _examine_device(reader: DeviceReader) -> Check:
@@ -272,6 +302,17 @@ _AMD_ADVICE = _FaultAdvice(
 )
 
 
+_OTHER_ADVICE = _FaultAdvice(
+    errors="see `dmesg | grep -i drm` for the jobs they ended", repair="reboot when the GPU is idle"
+)
+
+
+def _choose_advice(reader: DeviceReader) -> _FaultAdvice:
+    if not isinstance(reader, DrmReader):
+        return _NVIDIA_ADVICE
+    return _AMD_ADVICE if reader.driver == AMD else _OTHER_ADVICE
+
+
 def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
     """Return what is wrong with the hardware of a device, each with what to do."""
     try:
@@ -281,7 +322,7 @@ def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
     hardware = reading.hardware or DeviceHardware()
     reasons = () if reading.activity is None else reading.activity.throttle_reasons or ()
     faults: list[tuple[str, str]] = []
-    advice = _AMD_ADVICE if isinstance(reader, AmdReader) else _NVIDIA_ADVICE
+    advice = _choose_advice(reader)
     if hardware.ecc_uncorrected:
         found = f"{hardware.ecc_uncorrected:,} uncorrected memory errors since the driver was loaded"
         faults.append((found, advice.errors))
@@ -549,7 +590,8 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("pynvml", examine_module),
         Examination("device files", examine_device_files),
         Examination("devices", examine_devices, exit_code=5),
-        Examination("AMD devices", examine_amd_devices, exit_code=5),
+        Examination("other devices", examine_other_devices, exit_code=5),
+        Examination("kernel log", examine_kernel_log),
         Examination("host memory", examine_host),
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),

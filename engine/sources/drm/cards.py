@@ -6,31 +6,66 @@ from typing import NamedTuple
 
 from ..kernel_files import list_names
 
+AMD = "amdgpu"
+INTEL = ("i915", "xe")
+# Cards that NVML reads.
+_NVIDIA = "nvidia"
+# Intel builds the GPU of a processor in at this place, and no other GPU there.
+_INTEL_BUILT_IN = "0000:00:02.0"
+
 
 class Card(NamedTuple):
     # Folder of the device below /sys/class/drm.
     folder: Path
-    pci_address: str
+    # On the PCI bus `0000:03:00.0`; else the name that the kernel has for the device, as `fb000000.gpu`.
+    address: str
+    driver: str
+
+    @property
+    def pci_address(self) -> str | None:
+        return self.address if self.is_on_pci else None
+
+    @property
+    def is_on_pci(self) -> bool:
+        return self.address.count(":") == 2
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is known by its place to be part of the processor, without memory of its own."""
+        return not self.is_on_pci or (self.driver in INTEL and self.address == _INTEL_BUILT_IN)
+
+    def find_render_node(self) -> str | None:
+        """Return the name of the file below /dev/dri that programs open; None if it cannot render."""
+        names = list_names(self.folder / "drm")
+        return next((name for name in sorted(names) if name.startswith("renderD")), None)
 
 
-def list_cards(root: Path, driver: str) -> list[Card]:
-    """Return the cards of a kernel driver in the order of their PCI addresses.
+def list_cards(root: Path) -> list[Card]:
+    """Return the GPUs that NVML does not read: AMD's first, then Intel's, each in the order of addresses.
 
-    A node without graphics cards pays for one look at one folder. Reads links only, so no card wakes up.
+    A node without graphics cards pays for one look at one folder. Reads links only, so no card wakes up. What
+    only draws a console, such as the chip of a server's remote control, has no render node and is no GPU. A
+    GPU that is part of the processor is one only where there is no other: its memory is the host's.
     """
     classes = root / "sys/class/drm"
     cards = []
+    has_nvidia = False
     for name in list_names(classes):
         # Outputs are listed too: `card0-DP-1`.
         if not (name.startswith("card") and name[4:].isdigit()):
             continue
         folder = classes / name / "device"
         try:
-            found = Path(os.readlink(folder / "driver")).name  # noqa: PTH115 - a link's text, not a path
-            address = Path(os.path.realpath(folder)).name
+            driver = Path(os.readlink(folder / "driver")).name  # noqa: PTH115 - a link's text, not a path
+            card = Card(folder, Path(os.path.realpath(folder)).name, driver)
         except OSError:
             continue
-        # Partitions of a card are platform devices without files of their own.
-        if found == driver and address.count(":") == 2:
-            cards.append(Card(folder, address))
-    return sorted(cards, key=lambda card: card.pci_address)
+        if driver == _NVIDIA:
+            has_nvidia = True
+        # AMD's partitions of a card are devices off the bus without files of their own.
+        elif card.is_on_pci if driver == AMD else card.find_render_node() is not None:
+            cards.append(card)
+    cards.sort(key=lambda card: (card.driver != AMD, card.driver not in INTEL, card.address))
+    if has_nvidia or any(not card.is_built_in for card in cards):
+        return [card for card in cards if not card.is_built_in]
+    return cards

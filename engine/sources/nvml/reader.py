@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...errors import DeviceLostError, NotSupportedError
 from ...model import MemoryReading, ProcessKind, ProcessReading
-from ..host import read_meminfo
+from ..host import read_host_memory
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .driver import (
@@ -32,6 +32,7 @@ from .driver import (
     make_device_error,
     make_lost_error,
 )
+from .events import XidEvents
 from .hardware import HardwareQuestions
 
 # NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
@@ -223,6 +224,7 @@ class NvmlReader:
         *,
         lists: ProcessLists,
         table: ProcessTable,
+        events: XidEvents | None = None,
         proc: Path = Path("/proc"),
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
@@ -231,6 +233,7 @@ class NvmlReader:
         self._handle = handle
         self._lists = lists
         self._table = table
+        self._events = events
         self._proc = proc
         self._clock_s = clock_s
         self._list_buffer = ListBuffer()
@@ -307,6 +310,9 @@ class NvmlReader:
     def read_hardware(self) -> HardwareReading:
         """Return clocks, throughput, limits and errors; each has its own pace."""
         self._check_handle()
+        if self._events is not None:
+            self._events.watch(self._handle, self.identity)
+            self._events.ask()
         return self._hardware.read(self._memory_bandwidth_percent, self._pids)
 
     def _is_usable(self) -> bool:
@@ -432,12 +438,3 @@ def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) 
     mode = AddressingModeV1(version=ADDRESSING_MODE_V1)
     code = library.call("nvmlDeviceGetAddressingMode", handle, ctypes.byref(mode))
     return code == Code.SUCCESS and mode.value == ADDRESSING_MODE_ATS
-
-
-def read_host_memory(proc: Path) -> MemoryReading:
-    """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
-    meminfo = read_meminfo(proc)
-    total = meminfo.total_bytes
-    available = meminfo.available_bytes
-    used = None if total is None or available is None else total - available
-    return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")

@@ -11,10 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import DeviceError, SourceUnavailableError
-from ...model import DeviceKind, MemoryReading
+from ...model import DeviceEvent, DeviceKind, MemoryReading
 from ..processes import ProcessTable
 from ..source import AbandonableCall, AbandonableThread, CallsInTurn, DeviceDetails, DeviceIdentity
 from .driver import Code, NvmlLibrary, make_start_error
+from .events import XidEvents
 from .missing import KernelGpu, LostReader, find_missing, list_gpu_folders, list_unbound, match_missing
 from .reader import NvmlReader, ProcessLists
 
@@ -85,6 +86,7 @@ class DeviceEnumerator:
         self._proc = root / "proc"
         self._clock_s = clock_s
         self._lists = ProcessLists(library)
+        self.events = XidEvents(library)
         self._described: dict[str, DeviceIdentity] = {}
         # Identity of each index in this session, MIG instances included.
         self._named: dict[int, list[DeviceIdentity]] = {}
@@ -233,6 +235,7 @@ class DeviceEnumerator:
                 identity,
                 lists=self._lists,
                 table=self._table,
+                events=self.events,
                 proc=self._proc,
                 clock_s=self._clock_s,
             )
@@ -345,6 +348,10 @@ class NvmlSource:
                     "`dmesg | grep -i nvrm`, or pass the GPUs into this container."
                 )
             return found.readers
+
+    def take_events(self) -> list[DeviceEvent]:
+        """Return the XIDs that NVML has reported since the last call."""
+        return self._enumerator.events.take()
 
     def close(self) -> None:
         """Stop NVML, unless a call hangs in it."""

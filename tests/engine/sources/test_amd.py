@@ -8,39 +8,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.sources.amd_root import (
+from tests.engine.sources.conftest import SteppedClock
+from tests.engine.sources.drm_root import (
     APU_METRICS,
     GIB,
     MI300_METRICS,
     NAVI_METRICS,
-    AmdMachine,
+    DrmMachine,
     make_metrics,
 )
-from tests.engine.sources.conftest import SteppedClock
 from tests.pretend_nvml.driver import PretendDriver
 from tests.waiting import wait_until
 from vramscope.engine.errors import DeviceDeniedError, DeviceError, DeviceLostError, NotSupportedError
 from vramscope.engine.model import DeviceActivity, Sample
 from vramscope.engine.sampling.live import open_node
-from vramscope.engine.sources.drm.amd import AmdReader, AmdSource
+from vramscope.engine.sources.drm.amd import AmdReader
 from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
 from vramscope.engine.sources.drm.metrics import parse_metrics
+from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.exporters.status.document import describe_sample
 from vramscope.exporters.status.table import render_table
 from vramscope.exporters.text import TableStyle
 
 
 @pytest.fixture
-def machine(fake_root: Path) -> AmdMachine:
-    return AmdMachine(fake_root)
+def machine(fake_root: Path) -> DrmMachine:
+    return DrmMachine(fake_root)
 
 
-def find(machine: AmdMachine, clock: SteppedClock) -> AmdReader:
-    [reader] = AmdSource(machine.root, clock).discover()
+def find(machine: DrmMachine, clock: SteppedClock) -> AmdReader:
+    [reader] = DrmSource(machine.root, clock).discover()
+    assert isinstance(reader, AmdReader)
     return reader
 
 
-def test_a_navi_card(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_a_navi_card(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     machine.add_navi()
     machine.write("usr/share/libdrm/amdgpu.ids", "# List\n1.0.0\n744C,\tC8,\tAMD Radeon RX 7900 XTX")
     reader = find(machine, stepped_clock)
@@ -65,7 +67,7 @@ def test_a_navi_card(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
     assert hardware.ecc_uncorrected is None
 
 
-def test_memory_is_read_again_on_every_call(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_memory_is_read_again_on_every_call(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     reader = find(machine, stepped_clock)
     reader.read_memory()
@@ -81,7 +83,7 @@ def test_memory_is_read_again_on_every_call(machine: AmdMachine, stepped_clock: 
     ],
 )
 def test_an_instinct_gpu_in_two_partition_modes(
-    machine: AmdMachine, stepped_clock: SteppedClock, compute: str, memory: str, parts: int, name: str
+    machine: DrmMachine, stepped_clock: SteppedClock, compute: str, memory: str, parts: int, name: str
 ) -> None:
     machine.add_mi300x(compute=compute, memory=memory, parts=parts)
     machine.add_computing(4242, **{f"vram_{5000 + part}": 3 * GIB for part in range(parts)})
@@ -104,7 +106,7 @@ def test_an_instinct_gpu_in_two_partition_modes(
 
 
 def test_an_apu_leads_with_the_memory_that_it_may_map(
-    machine: AmdMachine, stepped_clock: SteppedClock
+    machine: DrmMachine, stepped_clock: SteppedClock
 ) -> None:
     machine.add_apu()
     reader = find(machine, stepped_clock)
@@ -117,7 +119,7 @@ def test_an_apu_leads_with_the_memory_that_it_may_map(
 
 
 def test_an_apu_with_a_large_carve_out_leads_with_that(
-    machine: AmdMachine, stepped_clock: SteppedClock
+    machine: DrmMachine, stepped_clock: SteppedClock
 ) -> None:
     folder = machine.add_apu()
     machine.write(f"{folder}/mem_info_vram_total", 96 * GIB)
@@ -125,7 +127,7 @@ def test_an_apu_with_a_large_carve_out_leads_with_that(
 
 
 def test_graphics_processes_count_once_however_many_descriptors_they_have(
-    machine: AmdMachine, stepped_clock: SteppedClock
+    machine: DrmMachine, stepped_clock: SteppedClock
 ) -> None:
     machine.add_navi()
     client = "drm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t{}\n"
@@ -149,7 +151,7 @@ def test_graphics_processes_count_once_however_many_descriptors_they_have(
     ("is_container", "expected"), [(False, [(10, 2 * GIB, "here")]), (True, [(4242, 2 * GIB, "outside")])]
 )
 def test_a_compute_process_is_listed_once_inside_and_outside_a_container(
-    machine: AmdMachine, stepped_clock: SteppedClock, is_container: bool, expected: list[tuple[int, int, str]]
+    machine: DrmMachine, stepped_clock: SteppedClock, is_container: bool, expected: list[tuple[int, int, str]]
 ) -> None:
     machine.add_mi300x()
     machine.host.add_process(10, opened=("/dev/kfd",))
@@ -166,7 +168,7 @@ def test_a_compute_process_is_listed_once_inside_and_outside_a_container(
     assert [(it.pid, it.used_bytes, it.location) for it in processes] == expected
 
 
-def test_a_gpu_that_sleeps_is_found_and_not_read(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_a_gpu_that_sleeps_is_found_and_not_read(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     machine.write(f"{folder}/power/runtime_status", "suspended")
     reader = find(machine, stepped_clock)
@@ -179,7 +181,7 @@ def test_a_gpu_that_sleeps_is_found_and_not_read(machine: AmdMachine, stepped_cl
             read()
 
 
-def test_a_gpu_that_wakes_up_is_read(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_a_gpu_that_wakes_up_is_read(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     machine.write(f"{folder}/power/runtime_status", "suspended")
     reader = find(machine, stepped_clock)
@@ -192,7 +194,7 @@ def test_a_gpu_that_wakes_up_is_read(machine: AmdMachine, stepped_clock: Stepped
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00\xfe" * 40_000, b"-1\n", b"9" * 400])
 def test_a_broken_file_leaves_its_field_unmeasured(
-    machine: AmdMachine, stepped_clock: SteppedClock, content: bytes
+    machine: DrmMachine, stepped_clock: SteppedClock, content: bytes
 ) -> None:
     folder = machine.add_navi()
     reader = find(machine, stepped_clock)
@@ -211,7 +213,7 @@ def test_a_broken_file_leaves_its_field_unmeasured(
         reader.read_memory()
 
 
-def test_files_that_vanish_say_why(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_files_that_vanish_say_why(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     reader = find(machine, stepped_clock)
     (machine.root / folder / "mem_info_vram_total").unlink()
@@ -224,20 +226,20 @@ def test_files_that_vanish_say_why(machine: AmdMachine, stepped_clock: SteppedCl
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read every file")
-def test_a_file_of_another_user_is_denied(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_a_file_of_another_user_is_denied(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     (machine.root / folder / "mem_info_vram_used").chmod(0)
     with pytest.raises(DeviceDeniedError, match="may not read"):
         find(machine, stepped_clock).read_memory()
 
 
-def test_cards_of_other_drivers_are_left_to_others(machine: AmdMachine, stepped_clock: SteppedClock) -> None:
+def test_cards_of_other_drivers_are_left_to_others(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     machine.add_card("0000:01:00.0", driver="nvidia")
     machine.add_navi()
     assert find(machine, stepped_clock).identity.index == 0
 
 
-def test_nvidia_and_amd_in_one_view(machine: AmdMachine, pretend_nvml: PretendDriver) -> None:
+def test_nvidia_and_amd_in_one_view(machine: DrmMachine, pretend_nvml: PretendDriver) -> None:
     for number in range(2):
         pretend_nvml.add_device(name=f"Card {number}")
     machine.add_navi()

@@ -1,12 +1,13 @@
 """The host's memory and load, and the control group's limit where that is lower."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.sources.conftest import SteppedClock
@@ -21,6 +22,8 @@ from vramscope.engine.sources.host import (
     parse_cgroup_paths,
     parse_cpu_times,
     parse_meminfo,
+    parse_stall_us,
+    parse_swapped_in,
 )
 from vramscope.engine.sources.kernel_files import KeptFile
 
@@ -275,3 +278,54 @@ def test_group_paths_are_found_whatever_they_hold(path: str, number: int) -> Non
 def test_escaped_mount_points_are_read() -> None:
     line = "30 25 0:26 /a\\040b /mnt/c\\134d rw shared:9 - cgroup2 cgroup2 rw\n"
     assert parse_cgroup_mounts(line) == [(True, "/a b", "/mnt/c\\d")]
+
+
+PSI = "some avg10=2.00 avg60=1.00 total={some}\nfull avg10=1.00 avg60=0.50 avg300=0.00 total={full}\n"
+
+
+def test_stalls_are_read_once_they_are_asked_for(fake_root: Path, stepped_clock: SteppedClock) -> None:
+    machine = FakeMachine(fake_root)
+    machine.write("proc/meminfo", "MemTotal: 1024 kB\nMemAvailable: 512 kB\n")
+
+    def write(full_us: int, pages: int) -> None:
+        machine.write("proc/pressure/memory", PSI.format(some=9 * full_us, full=full_us))
+        machine.write("proc/vmstat", f"nr_free_pages 9\npswpin {pages}\npswpout 7\n")
+
+    write(1000, 10)
+    reader = HostReader(fake_root, stepped_clock)
+    assert reader.read().stall_percent is None
+    reader.watch_stalls()
+    assert reader.read().stall_percent is None, "one reading of a counter is no rate"
+    stepped_clock.now_s += 2.0
+    write(1000 + 500_000, 10 + 1000)
+    host = reader.read()
+    assert host.stall_percent == 25.0
+    assert host.swap_in_bytes_per_s == 500.0 * os.sysconf("SC_PAGE_SIZE")
+    reader.watch_stalls()
+    stepped_clock.now_s += 2.0
+    assert reader.read().stall_percent == 0.0
+
+
+@pytest.mark.parametrize(
+    "content", ["", "full", "full avg10=1 total=", "full total=x\n", "\0" * 600, "9" * 600]
+)
+def test_a_kernel_without_stalls_has_none(fake_root: Path, stepped_clock: SteppedClock, content: str) -> None:
+    machine = FakeMachine(fake_root)
+    machine.write("proc/meminfo", "MemTotal: 1024 kB\nMemAvailable: 512 kB\n")
+    machine.write("proc/pressure/memory", content)
+    machine.write("proc/vmstat", content)
+    reader = HostReader(fake_root, stepped_clock)
+    reader.watch_stalls()
+    reader.read()
+    stepped_clock.now_s += 1.0
+    host = reader.read()
+    assert (host.stall_percent, host.swap_in_bytes_per_s) == (None, None)
+    assert host.total_bytes == 1 << 20
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.binary(max_size=300), st.sampled_from([b"full ", b"total=", b"pswpin "]))
+def test_stalls_of_any_content_are_a_count_or_none(data: bytes, mark: bytes) -> None:
+    for parse in (parse_stall_us, parse_swapped_in):
+        found = parse(data + b"\n" + mark + data)
+        assert found is None or found >= 0

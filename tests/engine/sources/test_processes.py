@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.engine.sources.conftest import SteppedClock
 from tests.engine.sources.machine import BOOT_S, FakeMachine
 from vramscope.engine.model import ProcessReading
-from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable, find_container
+from vramscope.engine.sources.owners import Owner, find_container, find_owner
+from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable
 
 ID = "3f4e" + "0123456789ab" * 5
 SHORT = ID[:12]
@@ -236,6 +239,82 @@ def test_containers_are_named_by_their_control_group(
     reading = make_table(machine).read(PID, 1)
     assert (reading.container, reading.location) == (expected, "here" if expected is None else "container")
     assert reading.command == "python train.py"
+
+
+UID = "8a7b1c2d-3e4f-5a6b-7c8d-9e0f1a2b3c4d"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "expected"),
+    [
+        (
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+            f"/cri-containerd-{ID}.scope",
+            Owner(SHORT, UID),
+        ),
+        (f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{ID}.scope", Owner(SHORT, UID)),
+        (f"4:memory:/kubepods/besteffort/pod{UID}/{ID}\n0::/", Owner(SHORT, UID)),
+        (f"0::/kubepods/pod{ID[:32]}/{ID}", Owner(SHORT, ID[:32])),
+        (
+            f"0::/kind/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice"
+            f"/cri-containerd-{ID}.scope",
+            Owner(SHORT, UID),
+        ),
+        (
+            "0::/system.slice/slurmstepd.scope/job_812/step_0/user/task_0",
+            Owner("slurm job 812", None, "812", "0"),
+        ),
+        (
+            "0::/system.slice/node01_slurmstepd.scope/job_9/step_extern/user/task_special",
+            Owner("slurm job 9", None, "9", "extern"),
+        ),
+        (
+            "9:memory:/slurm/uid_1000/job_77/step_batch\n8:devices:/slurm/uid_1000/job_77",
+            Owner("slurm job 77", None, "77", "batch"),
+        ),
+        ("9:memory:/slurm_node01/uid_1000/job_77", Owner("slurm job 77", None, "77", None)),
+        ("0::/user.slice/user-1000.slice/session-2.scope", Owner()),
+        ("0::/kubepods.slice/kubepods-podnot_a_uid.slice", Owner()),
+        ("0::/home/job_5/step_0", Owner()),
+        ("", Owner()),
+    ],
+)
+def test_pods_and_jobs_are_named_by_their_control_group(
+    machine: FakeMachine, cgroup: str, expected: Owner
+) -> None:
+    assert find_owner(cgroup) == expected
+    machine.add_process(PID, cgroup=cgroup)
+    reading = make_table(machine).read(PID, 1)
+    assert (reading.pod, reading.slurm_job, reading.slurm_step) == expected[1:]
+
+
+_PIECE = st.sampled_from(
+    [
+        *(
+            "0::",
+            "/",
+            "kubepods",
+            "-pod",
+            "/pod",
+            UID,
+            UID.replace("-", "_"),
+            ID,
+            ".slice",
+            ".scope",
+            "slurm",
+        ),
+        *("job_", "step_", "1" * 20, "cri-containerd-", "\n", "..", "\x00"),
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(_PIECE, st.text(max_size=4)), max_size=30))
+def test_control_groups_of_any_content_name_owners_of_the_known_forms(pieces: list[str]) -> None:
+    owner = find_owner("".join(pieces))
+    assert owner.pod is None or len(owner.pod.replace("-", "")) == 32
+    assert owner.slurm_job is None or (owner.slurm_job.isdigit() and len(owner.slurm_job) <= 12)
+    assert owner.slurm_step is None or len(owner.slurm_step) <= 16
 
 
 def test_a_nested_pid_namespace_is_a_container_of_unknown_name(machine: FakeMachine) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.exporters.prometheus.scraped import make_picture, make_training, scrape
 from tests.tui.canned import NODE, make_device, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_allocator, make_simulated
-from vramscope.engine.model import DeviceActivity, DeviceHardware, MemoryReading
+from vramscope.engine.model import DeviceActivity, DeviceHardware, MemoryReading, ProcessReading
 from vramscope.engine.units import GIB
 from vramscope.exporters.recording.rows import FAMILIES
 
@@ -144,3 +144,17 @@ def test_labels_of_any_text_stay_a_sound_scrape() -> None:
     odd = msgspec.structs.replace(make_device(0), name='a "quoted"\nname \\ \udcff')
     told = scrape(make_picture(make_snapshot(sample=make_sample((odd,)))))
     assert [it["name"] for it in told.labels("vramscope_device_info")] == ['a "quoted"\nname \\ ?']
+
+
+def test_memory_of_processes_has_whose_it_is_and_no_command() -> None:
+    process = ProcessReading(
+        pid=7, user="ada", command="train --token s3cret", used_bytes=GIB, pod="8a7b", slurm_job="812"
+    )
+    hidden = ProcessReading(pid=8)
+    device = msgspec.structs.replace(make_device(0), processes=(process, hidden))
+    told = scrape(make_picture(make_snapshot(sample=make_sample((device,)))))
+    assert told.of("vramscope_process_used_bytes") == [GIB]
+    [labels] = told.labels("vramscope_process_used_bytes")
+    assert (labels["pid"], labels["user"], labels["pod"], labels["slurm_job"]) == ("7", "ada", "8a7b", "812")
+    assert labels["container"] == labels["slurm_step"] == ""
+    assert not any("s3cret" in value for value in labels.values())

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tui.canned import make_device, make_process
 from tests.tui.canned_ranks import make_job
-from vramscope.engine.model import ProcessReading
+from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.engine.settings import SortColumn
 from vramscope.tui.live.process_rows import (
     COLUMNS,
@@ -145,6 +145,38 @@ def test_the_filter_looks_for_the_phrase_and_else_for_every_word(text: str, pids
         make_process(3, 10, "user1", "eval.py"),
     )
     assert [row.process.pid for row in filter_rows(rows, text)] == pids
+
+
+@pytest.mark.parametrize(
+    ("text", "pids"),
+    [
+        ("pod:8a7b", [1]),
+        ("pod:8A7B1C2D", [1]),
+        ("pod:7b", []),
+        ("job:812", [2]),
+        ("job:81", []),
+        ("job:train", [3]),
+        ("user:ada", [1, 3]),
+        ("user:ad", []),
+        ("user:ada job:train", [3]),
+        ("container:3f4e01234567", [1]),
+        ("http:8000", [3]),
+    ],
+)
+def test_a_filter_names_whose_processes_it_wants(text: str, pids: list[int]) -> None:
+    first, second, third = (
+        make_process(1, 10, "ada", "a.py"),
+        make_process(2, 10, "bob", "b.py"),
+        make_process(3, 10, "ada", "serve.py --listen http:8000"),
+    )
+    first = msgspec.structs.replace(
+        first, pod="8a7b1c2d-3e4f-5a6b-7c8d-9e0f1a2b3c4d", container="3f4e01234567", location="container"
+    )
+    second = msgspec.structs.replace(second, slurm_job="812", slurm_step="0")
+    rows = rows_of(first, second, third)
+    rows[2] = rows[2]._replace(rank=RankSample(pid=3, job="train"))
+    assert [row.process.pid for row in filter_rows(rows, text)] == pids
+    assert rows[0].note == "container 3f4e01234567, pod 8a7b1c2d"
 
 
 def test_a_phrase_is_looked_for_in_one_field_before_its_words_are_in_all() -> None:

@@ -13,18 +13,18 @@ from vramscope.cli.doctor import (
     Check,
     Examination,
     Patient,
-    examine_amd_devices,
     examine_device_files,
     examine_devices,
     examine_driver,
     examine_host,
     examine_module,
+    examine_other_devices,
 )
 from vramscope.engine.errors import LibraryMissingError
 from vramscope.engine.sources.nvml.driver import NvmlLibrary
 from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
-from ...engine.sources.amd_root import AmdMachine
+from ...engine.sources.drm_root import DrmMachine
 from ...pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run
 from .test_stream import agent
@@ -229,9 +229,9 @@ def test_the_kernel_driver_is_read_from_proc(tmp_path: Path, pretend_nvml: Prete
 def test_amd_gpus_are_examined_and_make_a_missing_nvidia_library_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = AmdMachine(tmp_path)
+    machine = DrmMachine(tmp_path)
     machine.add_mi300x()
-    [check] = examine_amd_devices(tmp_path)
+    [check] = examine_other_devices(tmp_path)
     assert check.status == "warning", "it has memory errors"
     assert "AMD Instinct MI300X OAM, gpu, GPU-b7f8a1c2d3e4f506, 40.0 GiB of 192.0 GiB used" in check.found
     assert "rocm-smi" in check.advice

@@ -28,23 +28,30 @@ if TYPE_CHECKING:
     from vramscope.exporters.status.guard import GuardAdvice
 
 
+# By which --signal-job may end a job.
+SIGNALS = ("INT", "TERM", "KILL", "STOP")
+
 DESCRIPTION = "Watch several nodes as one, and ask their jobs to free memory before they run out of it."
 EXAMPLES = """\
 vramscope guard --connect node01,node02
 vramscope guard --slurm 1234
 vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
-vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json"""
+vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
+vramscope guard --signal-job train   # here, where the GPU has host memory"""
 NOTES = """\
 It prints what only all nodes together show: a job that will run out of memory, and its ranks; the nodes and
 pipeline stages that limit it; the rank whose memory grows away from the others first.
+
+--signal-job watches this node alone, through its agent: when the memory that the host shares with its GPU is
+about to be used up, it signals the processes of the job.
 
 Jobs are asked only with --prevent-oom, at the end of a step. Findings also go to the hooks of your settings
 (alerts.command, alerts.webhook_url)."""
 EXIT_CODES: dict[int | str, str] = {
     0: "done",
     2: "wrong flags, or nothing matches --nodes or --devices",
-    3: "a finding reached --fail-on",
-    6: "--prevent-oom, and read_only is set",
+    3: "a finding reached --fail-on, or the job of --signal-job was signalled",
+    6: "--prevent-oom or --signal-job, and read_only is set",
     7: "a node never answered",
     130: "Ctrl-C before --duration was over",
 }
@@ -66,6 +73,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--prevent-oom",
         action="store_true",
         help="ask processes to empty their cache or skip long batches; needs the role controller or worker",
+    )
+    parser.add_argument(
+        "--signal-job",
+        metavar="NAME",
+        help="end this job of `vramscope run --job NAME` before the host stalls that it shares with its GPU",
+    )
+    parser.add_argument(
+        "--signal",
+        choices=SIGNALS,
+        default="TERM",
+        help="signal for the processes of --signal-job (default: TERM)",
     )
     parser.add_argument(
         "--planned",
@@ -97,6 +115,8 @@ def run(arguments: Namespace) -> int:
 
     from ..nodes import read_choice, read_nodes
 
+    if arguments.signal_job is not None:
+        return _guard_this_node(arguments)
     if arguments.prevent_oom:
         refuse_if_read_only(arguments, "guard --prevent-oom would make processes change their memory")
     named = take_node_flags(arguments, "guard")
@@ -118,6 +138,21 @@ def run(arguments: Namespace) -> int:
         return Guard(watch, options).run()
     finally:
         watch.close()
+
+
+def _guard_this_node(arguments: Namespace) -> int:
+    import signal
+
+    from ..stall_guard import StallGuard, watch_stalls
+
+    refuse_if_read_only(arguments, "guard --signal-job would signal a job")
+    if is_remote(take_node_flags(arguments, "guard")) or arguments.prevent_oom or arguments.json:
+        raise UsageError(
+            "--signal-job watches this node alone: it does not go with nodes, --prevent-oom or --json; "
+            "expected for example `vramscope guard --signal-job train --signal INT`"
+        )
+    guard = StallGuard(arguments.signal_job, signal.Signals[f"SIG{arguments.signal}"])
+    return watch_stalls(guard, arguments.guard_duration)
 
 
 def _read_sizes(text: str) -> tuple[int, ...]:

@@ -172,8 +172,11 @@ def _run_and_report(command: list[str], environment: "Mapping[str, str]", summar
 
     from vramscope.engine.jobs.foreground import run_in_foreground
     from vramscope.engine.jobs.job_peaks import read_peaks
+    from vramscope.engine.paths import locate_root
     from vramscope.engine.sources.host import count_memory_kills
+    from vramscope.engine.sources.kernel_log import KernelLog
 
+    log = KernelLog(locate_root())
     kills = count_memory_kills()
     begun_s = time.monotonic()
     ended = run_in_foreground(command, environment)
@@ -188,7 +191,9 @@ def _run_and_report(command: list[str], environment: "Mapping[str, str]", summar
         processes=processes,
         read_failure=_read_failure,
         host_kills=0 if kills is None or kills_now is None else kills_now - kills,
+        events=log.read_all(),
     )
+    log.close()
     for sentence in sentences:
         complain(sentence, program="vramscope run")
     return ended

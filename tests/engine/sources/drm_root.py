@@ -1,4 +1,4 @@
-"""AMD GPUs made of files: /sys and /proc below a folder of the test's own, as the driver writes them."""
+"""GPUs made of files: /sys and /proc below a folder of the test's own, as the kernel drivers write them."""
 
 import struct
 from pathlib import Path
@@ -51,8 +51,8 @@ MI300_METRICS = make_metrics(
 APU_METRICS = make_metrics((2, 3), 152, clock=(76, "H", 2700), throttling=(120, "Q", 0))
 
 
-class AmdMachine:
-    """Writes what the kernel would show of AMD GPUs; changes are seen by the next reading."""
+class DrmMachine:
+    """Writes what the kernel would show of GPUs; changes are seen by the next reading."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -71,6 +71,7 @@ class AmdMachine:
         address: str,
         *,
         driver: str = "amdgpu",
+        render_node: str | None = None,
         files: dict[str, str | bytes | int] | None = None,
     ) -> str:
         """Add a card, and return its folder below the root."""
@@ -81,6 +82,12 @@ class AmdMachine:
         link.mkdir()
         (link / "device").symlink_to(self.root / folder)
         (self.root / f"sys/class/drm/card{self._card_count}-DP-1").mkdir()
+        (self.root / folder / f"drm/card{self._card_count}").mkdir(parents=True)
+        if render_node is not None:
+            (self.root / folder / "drm" / render_node).mkdir()
+            node = self.root / "sys/class/drm" / render_node
+            node.mkdir()
+            (node / "device").symlink_to(self.root / folder)
         self._card_count += 1
         known: dict[str, str | bytes | int] = {"vendor": "0x1002", "power/runtime_status": "active"}
         for name, content in (known | (files or {})).items():
@@ -159,13 +166,94 @@ class AmdMachine:
             },
         )
 
+    def add_intel(
+        self,
+        address: str = "0000:03:00.0",
+        *,
+        driver: str,
+        device: str,
+        render_node: str = "renderD128",
+        files: dict[str, str | bytes | int] | None = None,
+    ) -> str:
+        known: dict[str, str | bytes | int] = {"vendor": "0x8086", "device": device}
+        return self.add_card(address, driver=driver, render_node=render_node, files=known | (files or {}))
+
+    def add_arc_i915(self) -> str:
+        """Add an Arc A770; i915 has no file with the size or use of its memory."""
+        number = self._card_count
+        part = f"drm/card{number}/gt/gt0"
+        return self.add_intel(
+            driver="i915",
+            device="0x56a0",
+            files={
+                f"{part}/rps_act_freq_mhz": 2100,
+                f"{part}/rps_max_freq_mhz": 2400,
+                f"{part}/throttle_reason_status": 1,
+                f"{part}/throttle_reason_pl1": 1,
+                f"{part}/throttle_reason_thermal": 0,
+                "hwmon/hwmon4/name": "i915",
+                "hwmon/hwmon4/energy1_input": 5_000_000,
+                "hwmon/hwmon4/power1_max": 190_000_000,
+                "hwmon/hwmon4/power1_crit": 300_000_000,
+                "hwmon/hwmon4/in0_input": 1050,
+                "hwmon/hwmon5/name": "i915_gt0",
+                "hwmon/hwmon5/energy1_input": 1_000_000,
+            },
+        )
+
+    def add_xe(self, device: str, **more: int) -> str:
+        part = "tile0/gt0/freq0"
+        return self.add_intel(
+            driver="xe",
+            device=device,
+            files={
+                f"{part}/act_freq": 2400,
+                f"{part}/max_freq": 2850,
+                f"{part}/throttle/status": 0,
+                f"{part}/throttle/reason_pl1": 0,
+                f"{part}/throttle/reason_thermal": 0,
+                **more,
+            },
+        )
+
+    def add_arc_xe(self) -> str:
+        """Add an Arc A770 on a kernel that has no control groups for device memory."""
+        return self.add_xe("0x56a0", **{"tile0/physical_vram_size_bytes": 16 * GIB})
+
+    def add_battlemage(self, *, used_bytes: int = 3 * GIB) -> str:
+        """Add an Arc B580 on a kernel with control groups for device memory."""
+        folder = self.add_xe(
+            "0xe20b",
+            **{
+                "hwmon/hwmon2/temp2_input": 61000,
+                "hwmon/hwmon2/temp3_input": 66000,
+                "hwmon/hwmon2/energy1_input": 9_000_000,
+                "hwmon/hwmon2/energy2_input": 7_000_000,
+                "hwmon/hwmon2/power1_max": 190_000_000,
+                "hwmon/hwmon2/fan1_input": 1450,
+            },
+        )
+        self.write(f"{folder}/hwmon/hwmon2/temp2_label", "pkg")
+        self.write(f"{folder}/hwmon/hwmon2/temp3_label", "vram")
+        self.write("sys/fs/cgroup/dmem.capacity", f"drm/0000:03:00.0/vram0 {12 * GIB}")
+        self.write("sys/fs/cgroup/dmem.current", f"drm/0000:03:00.0/vram0 {used_bytes}")
+        return folder
+
+    def add_pci_names(self) -> None:
+        self.write(
+            "usr/share/misc/pci.ids",
+            "# List\n1002  Advanced Micro Devices, Inc.\n\t56a0  Not this one\n"
+            "8086  Intel Corporation\n\t56a0  DG2 [Arc A770]\n\te20b  Battlemage G21 [Arc B580]\n"
+            "\t\t8086 1100  Of a maker\n\t7d55  Meteor Lake-P\n9004  Adaptec\n\tabcd  Not Intel's\n",
+        )
+
     def add_computing(self, pid: int, **used_bytes: int) -> None:
         """Add a compute process: bytes by `vram_<id of the compute node>`."""
         for name, size in used_bytes.items():
             self.write(f"sys/class/kfd/kfd/proc/{pid}/{name}", size)
 
-    def add_drawing(self, pid: int, descriptor: int, text: str) -> None:
+    def add_drawing(self, pid: int, descriptor: int, text: str, *, node: str = "renderD128") -> None:
         """Give a process that exists a device file."""
         (self.root / f"proc/{pid}/fd").mkdir(parents=True, exist_ok=True)
-        (self.root / f"proc/{pid}/fd/{descriptor}").symlink_to("/dev/dri/renderD128")
+        (self.root / f"proc/{pid}/fd/{descriptor}").symlink_to(f"/dev/dri/{node}")
         self.write(f"proc/{pid}/fdinfo/{descriptor}", f"pos:\t0\nflags:\t02100002\n{text}")

@@ -1,0 +1,1 @@
+"""Errors of devices that drivers report, and memory errors: what they mean, and what to do."""
