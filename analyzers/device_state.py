@@ -77,12 +77,18 @@ _OF_NVIDIA = _Commands(
 _OF_AMD = _Commands(
     "`dmesg | grep -i amdgpu`", "`dmesg | grep -i amdgpu`", "`amd-smi reset --gpureset --gpu {place}`"
 )
+_OF_INTEL = _Commands(
+    "`dmesg | grep -i -e i915 -e xe`",
+    "`dmesg | grep -i -e i915 -e xe`",
+    "load its kernel driver again",
+)
 
 
 def _advise(kind: str, device: DeviceSample) -> str:
     """Return what to do, with the commands of the device's maker."""
     is_of_amd = (device.name or "").startswith(("AMD ", "ATI "))
-    commands = _OF_AMD if is_of_amd else _OF_NVIDIA
+    is_of_intel = (device.name or "").startswith("Intel ")
+    commands = _OF_AMD if is_of_amd else _OF_INTEL if is_of_intel else _OF_NVIDIA
     # Numbers of ours go on after those of another maker; the address is that of the device everywhere.
     place = device.pci_address if is_of_amd and device.pci_address else device.index
     reset = commands.reset.format(place=place)

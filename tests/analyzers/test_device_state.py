@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -48,20 +49,28 @@ def test_a_lost_device_is_a_high_finding_after_ten_seconds() -> None:
     assert "nvidia-smi --gpu-reset -i 0" in opened.advice
 
 
-def test_the_advice_names_the_commands_of_the_devices_maker() -> None:
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [
+        (
+            "AMD Instinct MI300X",
+            ("amd-smi reset --gpureset --gpu 0000:c1:00.0", "dmesg | grep -i amdgpu"),
+        ),
+        ("Intel Arc B580", ("load its kernel driver again", "dmesg | grep -i -e i915 -e xe")),
+    ],
+)
+def test_the_advice_names_the_commands_of_the_devices_maker(name: str, commands: tuple[str, ...]) -> None:
     samples = [
         replace(
             it,
             devices=tuple(
-                replace(device, name="AMD Instinct MI300X", index=8, pci_address="0000:c1:00.0")
-                for device in it.devices
+                replace(device, name=name, index=8, pci_address="0000:c1:00.0") for device in it.devices
             ),
         )
         for it in run(("ok", 5), ("lost", 20), reason="removed")
     ]
     (opened,) = find(samples)
-    assert "amd-smi reset --gpureset --gpu 0000:c1:00.0" in opened.advice
-    assert "dmesg | grep -i amdgpu" in opened.advice
+    assert all(command in opened.advice for command in commands)
     assert "nvidia" not in opened.advice.lower()
 
 

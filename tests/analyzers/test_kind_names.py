@@ -15,8 +15,8 @@ from vramscope.analyzers import (
     usage,
 )
 from vramscope.analyzers.finding_words import name_kind
-from vramscope.analyzers.serving import analyzer as serving
 from vramscope.analyzers.health import health
+from vramscope.analyzers.serving import analyzer as serving
 
 
 @pytest.mark.parametrize(
