@@ -3,12 +3,10 @@
 prometheus_client is an extra of ours: `pip install 'vramscope[prometheus]'`.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, get_args
 
 from ...engine.model import (
     AllocatorReading,
@@ -17,124 +15,33 @@ from ...engine.model import (
     DeviceHardware,
     DeviceSample,
     DeviceTrend,
-    EngineReading,
-    Finding,
     HostSample,
     HubStatus,
     ModelStateReading,
     ProcessReading,
     RankSample,
-    Sample,
-    ServerSample,
     StepReading,
     ThrottleReason,
     TrendWord,
 )
-from ...engine.model.finding import Timed, is_last_word
-from ...engine.viewer.snapshot import Snapshot
+from ...engine.model.finding import Timed
 from ..recording.rows import FAMILIES, DeviceRow, RowReader
+from .families import (
+    DEVICE_LABELS,
+    NODE_LABELS,
+    RANK_LABELS,
+    Family,
+    Picture,
+    Row,
+    label_text,
+    make_info,
+    make_rows,
+    read_all,
+)
+from .server_families import collect_servers
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-
-# A family of metrics: one kind of value and its source.
-
-Subject = TypeVar("Subject")
-"""Source of a value: a device, a process, an agent."""
-
-DEVICE_LABELS = ("node", "device", "uuid")
-"""Those of the series that `vramscope export --prometheus` writes, so that both continue each other."""
-RANK_LABELS = (*DEVICE_LABELS, "rank", "pid")
-
-
-@dataclass(frozen=True)
-class Family(Generic[Subject]):
-    """One kind of value; unmeasured values have no series."""
-
-    name: str
-    """Without the `_total` of a counter and the `_info` of an info."""
-    kind: Literal["gauge", "counter", "info"]
-    unit: str
-    """How the name ends, in the singular of OpenMetrics; empty without a unit."""
-    help: str
-    read: Callable[[Subject], float | None]
-
-
-def label_text(value: object) -> str:
-    """Return the value of a label: empty where it is unknown, and always text that can be encoded."""
-    return "" if value is None else str(value).encode("utf-8", "replace").decode()
-
-
-# The content of one scrape: the newest snapshot of an agent, and its age.
-
-STALE_INTERVALS = 3.0
-LEAST_STALE_S = 5.0
-"""A sample that is older than this, and than a few intervals, says nothing of the present."""
-TOLD_STATES = ("ok", "unsupported", "lost", "stale")
-"""States of devices that are exported; a modelled card whose job has ended is gone."""
-
-
-class Picture(NamedTuple):
-    """An agent as it is known at one moment."""
-
-    node: str
-    snapshot: Snapshot
-    age_s: float
-    """Seconds since the newest sample came; without meaning before the first."""
-
-    @property
-    def sample(self) -> Sample | None:
-        return self.snapshot.sample
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the newest sample is of the present."""
-        sample = self.sample
-        if sample is None or self.snapshot.connection == "lost":
-            return False
-        return self.age_s <= max(STALE_INTERVALS * sample.interval_s, LEAST_STALE_S)
-
-    @property
-    def devices(self) -> tuple[DeviceSample, ...]:
-        found = () if self.sample is None else self.sample.devices
-        return tuple(device for device in found if device.state in TOLD_STATES)
-
-    @property
-    def ranks(self) -> tuple[RankSample, ...]:
-        """Training processes; those that have ended too, whose counters are their last word."""
-        return self.sample.ranks if self.sample is not None and self.is_fresh else ()
-
-    def is_up(self, device: DeviceSample) -> bool:
-        return self.is_fresh and device.state in ("ok", "unsupported")
-
-    def age_of(self, device: DeviceSample) -> float | None:
-        """Return the seconds since the memory of a device was read; None where it never was."""
-        return None if device.age_s is None else device.age_s + self.age_s
-
-    def label_device(self, uuid: str | None) -> tuple[str, ...]:
-        """Return the values of `DEVICE_LABELS`; empty ones for what has no device."""
-        devices = () if self.sample is None else self.sample.devices
-        label = next((it.label for it in devices if it.uuid == uuid), None)
-        return label_text(self.node), label_text(label), label_text(uuid)
-
-    def label_rank(self, rank: RankSample) -> tuple[str, ...]:
-        number = None if rank.coordinates is None else rank.coordinates.rank
-        return *self.label_device(rank.device_uuid), label_text(number), label_text(rank.pid)
-
-    def label_assessment(self, assessment: Assessment) -> tuple[str, ...]:
-        """Return the values of `RANK_LABELS`; those of the process are empty where it is of a device."""
-        process = label_text(assessment.rank), label_text(assessment.pid)
-        return *self.label_device(assessment.device_uuid), *process
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield the findings that hold, and errors that ended the last process of a device."""
-        return (it for it in self.snapshot.findings if it.is_open or is_last_word(it))
-
-
-NODE_LABELS = ("node",)
-Row = tuple[tuple[str, ...], float | None]
-"""Values of the labels, and the figure; None where it is unmeasured."""
 
 
 class PictureCollector:
@@ -153,103 +60,7 @@ def collect(picture: Picture) -> "Iterator[Metric]":
     yield from _collect_devices(picture)
     yield from _collect_ranks(picture)
     yield from _collect_risks(picture)
-    yield from _collect_servers(picture)
-
-
-def _collect_agent(picture: Picture) -> "Iterator[Metric]":
-    node = (label_text(picture.node),)
-    yield from _read_all(AGENT_GAUGES, NODE_LABELS, [(node, picture)])
-    hub = picture.snapshot.hub
-    sample = picture.sample
-    if hub is not None and picture.is_fresh:
-        name = AGENT_INFO_NAME
-        text = AGENT_INFO_HELP
-        yield from _info(name, text, (*NODE_LABELS, "version"), [(*node, label_text(hub.version))])
-        yield from _read_all(HUB_FAMILIES, NODE_LABELS, [(node, hub)])
-    if sample is not None and sample.host is not None and picture.is_fresh:
-        yield from _read_all(HOST_FAMILIES, NODE_LABELS, [(node, sample.host)])
-
-
-def _collect_devices(picture: Picture) -> "Iterator[Metric]":
-    labelled = [(picture.label_device(it.uuid), it) for it in picture.devices]
-    infos = [(*labels, label_text(it.name), it.kind, label_text(it.parent_uuid)) for labels, it in labelled]
-    info_labels = (*DEVICE_LABELS, *DEVICE_INFO_LABELS)
-    yield from _info(DEVICE_INFO_NAME, DEVICE_INFO_HELP, info_labels, infos)
-    ups: list[Row] = [(labels, float(picture.is_up(it))) for labels, it in labelled]
-    yield from _rows(UP_NAME, "gauge", "", UP_HELP, DEVICE_LABELS, ups)
-    ages: list[Row] = [(labels, picture.age_of(it)) for labels, it in labelled]
-    yield from _rows(AGE_NAME, "gauge", "seconds", AGE_HELP, DEVICE_LABELS, ages)
-    rows = read_rows(picture)
-    answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
-    yield from _read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
-    yield from _read_all(
-        [FREE, LOWER_BOUND, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering
-    )
-    throttling: list[Row] = [
-        ((*labels, reason), float(reason in it.activity.throttle_reasons))
-        for labels, it in answering
-        if it.activity is not None and it.activity.throttle_reasons is not None
-        for reason in THROTTLE_REASONS
-    ]
-    labels_of_reasons = (*DEVICE_LABELS, "reason")
-    yield from _rows(THROTTLED_NAME, "gauge", "", THROTTLED_HELP, labels_of_reasons, throttling)
-    versions = [
-        (*labels, *map(label_text, (it.driver_version, it.cuda_version, it.compute_mode)))
-        for labels, device in answering
-        if (it := device.hardware) is not None
-    ]
-    yield from _info(DRIVER_INFO_NAME, DRIVER_INFO_HELP, (*DEVICE_LABELS, *DRIVER_INFO_LABELS), versions)
-    held: list[Row] = [
-        ((*labels, str(it.pid), *map(label_text, _find_owner(it))), float(it.used_bytes))
-        for labels, device in answering
-        for it in (device.processes or ())[:MOST_PROCESSES]
-        if it.used_bytes is not None
-    ]
-    owner_labels = (*DEVICE_LABELS, "pid", *OWNER_LABELS)
-    yield from _rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
-
-
-def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
-    everybody: list[tuple[tuple[str, ...], RankSample]] = [
-        (picture.label_rank(it), it) for it in picture.ranks
-    ]
-    present = [(labels, it) for labels, it in everybody if it.state != "ended"]
-    infos = [(*labels, *map(label_text, read_info(it))) for labels, it in present]
-    info_labels = (*RANK_LABELS, *RANK_INFO_LABELS)
-    yield from _info(RANK_INFO_NAME, RANK_INFO_HELP, info_labels, infos)
-    yield from _read_all(RANK_GAUGES, RANK_LABELS, present)
-    yield from _read_all(COUNTERS, RANK_LABELS, everybody)
-
-
-def _collect_risks(picture: Picture) -> "Iterator[Metric]":
-    labelled = [(picture.label_assessment(it), it) for it in list_assessments(picture)]
-    levels: list[Row] = [
-        ((*labels, level), float(it.level == level)) for labels, it in labelled for level in LEVELS
-    ]
-    name = LEVEL_NAME
-    text = LEVEL_HELP
-    yield from _rows(name, "gauge", "", text, (*RANK_LABELS, "level"), levels)
-    yield from _read_all(RISK_GAUGES, RANK_LABELS, labelled)
-    yield from _read_times(picture, TIMES, RANK_LABELS, labelled)
-    yield from _collect_trends(picture)
-    name = FINDINGS_NAME
-    text = FINDINGS_HELP
-    counted: list[Row] = list(count_findings(picture).items())
-    yield from _rows(name, "gauge", "", text, (*DEVICE_LABELS, *FINDINGS_LABELS), counted)
-
-
-def _collect_trends(picture: Picture) -> "Iterator[Metric]":
-    trends = [
-        (picture.label_device(it.device_uuid), it.device_trend)
-        for it in list_assessments(picture)
-        if it.device_trend is not None
-    ]
-    words: list[Row] = [
-        ((*labels, word), float(it.word == word)) for labels, it in trends for word in TREND_WORDS
-    ]
-    yield from _rows(TREND_NAME, "gauge", "", TREND_HELP, (*DEVICE_LABELS, "trend"), words)
-    yield from _read_all(TREND_GAUGES, DEVICE_LABELS, trends)
-    yield from _read_times(picture, TREND_TIMES, DEVICE_LABELS, trends)
+    yield from collect_servers(picture)
 
 
 def _read_times(
@@ -265,45 +76,101 @@ def _read_times(
             for values, it in subjects
             if (seconds := family.read(it)) is not None
         ]
-        yield from _rows(family.name, family.kind, family.unit, family.help, labels, rows)
+        yield from make_rows(family.name, family.kind, family.unit, family.help, labels, rows)
 
 
-def _read_all(
-    families: Iterable[Family[Subject]],
-    labels: tuple[str, ...],
-    subjects: Iterable[tuple[tuple[str, ...], Subject]],
-) -> "Iterator[Metric]":
-    subjects = list(subjects)
-    for it in families:
-        rows = ((values, it.read(subject)) for values, subject in subjects)
-        yield from _rows(it.name, it.kind, it.unit, it.help, labels, rows)
+def _collect_agent(picture: Picture) -> "Iterator[Metric]":
+    node = (label_text(picture.node),)
+    yield from read_all(AGENT_GAUGES, NODE_LABELS, [(node, picture)])
+    hub = picture.snapshot.hub
+    sample = picture.sample
+    if hub is not None and picture.is_fresh:
+        name = AGENT_INFO_NAME
+        text = AGENT_INFO_HELP
+        yield from make_info(name, text, (*NODE_LABELS, "version"), [(*node, label_text(hub.version))])
+        yield from read_all(HUB_FAMILIES, NODE_LABELS, [(node, hub)])
+    if sample is not None and sample.host is not None and picture.is_fresh:
+        yield from read_all(HOST_FAMILIES, NODE_LABELS, [(node, sample.host)])
 
 
-def _rows(
-    name: str, kind: str, unit: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]
-) -> "Iterator[Metric]":
-    """Yield one family, if it has a series."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+def _collect_devices(picture: Picture) -> "Iterator[Metric]":
+    labelled = [(picture.label_device(it.uuid), it) for it in picture.devices]
+    infos = [(*labels, label_text(it.name), it.kind, label_text(it.parent_uuid)) for labels, it in labelled]
+    info_labels = (*DEVICE_LABELS, *DEVICE_INFO_LABELS)
+    yield from make_info(DEVICE_INFO_NAME, DEVICE_INFO_HELP, info_labels, infos)
+    ups: list[Row] = [(labels, float(picture.is_up(it))) for labels, it in labelled]
+    yield from make_rows(UP_NAME, "gauge", "", UP_HELP, DEVICE_LABELS, ups)
+    ages: list[Row] = [(labels, picture.age_of(it)) for labels, it in labelled]
+    yield from make_rows(AGE_NAME, "gauge", "seconds", AGE_HELP, DEVICE_LABELS, ages)
+    rows = read_rows(picture)
+    answering = [(labels, it) for labels, it in labelled if it.uuid in rows]
+    yield from read_all(ROW_FAMILIES, DEVICE_LABELS, [(labels, rows[it.uuid]) for labels, it in answering])
+    yield from read_all([FREE, LOWER_BOUND, *ACTIVITY_FAMILIES, *HARDWARE_FAMILIES], DEVICE_LABELS, answering)
+    throttling: list[Row] = [
+        ((*labels, reason), float(reason in it.activity.throttle_reasons))
+        for labels, it in answering
+        if it.activity is not None and it.activity.throttle_reasons is not None
+        for reason in THROTTLE_REASONS
+    ]
+    labels_of_reasons = (*DEVICE_LABELS, "reason")
+    yield from make_rows(THROTTLED_NAME, "gauge", "", THROTTLED_HELP, labels_of_reasons, throttling)
+    versions = [
+        (*labels, *map(label_text, (it.driver_version, it.cuda_version, it.compute_mode)))
+        for labels, device in answering
+        if (it := device.hardware) is not None
+    ]
+    yield from make_info(DRIVER_INFO_NAME, DRIVER_INFO_HELP, (*DEVICE_LABELS, *DRIVER_INFO_LABELS), versions)
+    held: list[Row] = [
+        ((*labels, str(it.pid), *map(label_text, _find_owner(it))), float(it.used_bytes))
+        for labels, device in answering
+        for it in (device.processes or ())[:MOST_PROCESSES]
+        if it.used_bytes is not None
+    ]
+    owner_labels = (*DEVICE_LABELS, "pid", *OWNER_LABELS)
+    yield from make_rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
 
-    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-    family = make(name, text, labels=labels, unit=unit)
-    for values, figure in rows:
-        if figure is not None and math.isfinite(figure) and (kind != "counter" or figure >= 0):
-            family.add_metric(values, figure)
-    if family.samples:
-        yield family
+
+def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
+    everybody: list[tuple[tuple[str, ...], RankSample]] = [
+        (picture.label_rank(it), it) for it in picture.ranks
+    ]
+    present = [(labels, it) for labels, it in everybody if it.state != "ended"]
+    infos = [(*labels, *map(label_text, read_info(it))) for labels, it in present]
+    info_labels = (*RANK_LABELS, *RANK_INFO_LABELS)
+    yield from make_info(RANK_INFO_NAME, RANK_INFO_HELP, info_labels, infos)
+    yield from read_all(RANK_GAUGES, RANK_LABELS, present)
+    yield from read_all(COUNTERS, RANK_LABELS, everybody)
 
 
-def _info(
-    name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[str, ...]]
-) -> "Iterator[Metric]":
-    from prometheus_client.core import InfoMetricFamily
+def _collect_risks(picture: Picture) -> "Iterator[Metric]":
+    labelled = [(picture.label_assessment(it), it) for it in list_assessments(picture)]
+    levels: list[Row] = [
+        ((*labels, level), float(it.level == level)) for labels, it in labelled for level in LEVELS
+    ]
+    name = LEVEL_NAME
+    text = LEVEL_HELP
+    yield from make_rows(name, "gauge", "", text, (*RANK_LABELS, "level"), levels)
+    yield from read_all(RISK_GAUGES, RANK_LABELS, labelled)
+    yield from _read_times(picture, TIMES, RANK_LABELS, labelled)
+    yield from _collect_trends(picture)
+    name = FINDINGS_NAME
+    text = FINDINGS_HELP
+    counted: list[Row] = list(count_findings(picture).items())
+    yield from make_rows(name, "gauge", "", text, (*DEVICE_LABELS, *FINDINGS_LABELS), counted)
 
-    family = InfoMetricFamily(name, text, labels=labels)
-    for values in rows:
-        family.add_metric(values, {})
-    if family.samples:
-        yield family
+
+def _collect_trends(picture: Picture) -> "Iterator[Metric]":
+    trends = [
+        (picture.label_device(it.device_uuid), it.device_trend)
+        for it in list_assessments(picture)
+        if it.device_trend is not None
+    ]
+    words: list[Row] = [
+        ((*labels, word), float(it.word == word)) for labels, it in trends for word in TREND_WORDS
+    ]
+    yield from make_rows(TREND_NAME, "gauge", "", TREND_HELP, (*DEVICE_LABELS, "trend"), words)
+    yield from read_all(TREND_GAUGES, DEVICE_LABELS, trends)
+    yield from _read_times(picture, TREND_TIMES, DEVICE_LABELS, trends)
 
 
 # Metrics of devices: those of recordings under the same names, and whether they answer.
@@ -645,85 +512,6 @@ TIMES = (
     ),
 )
 """Counted from the sample they are based on; published as seconds from now."""
-
-
-# Servers of models: each engine, with the names of its server and its number.
-
-SERVER_LABELS = ("node", "server", "engine")
-SERVER_UP_NAME = "vramscope_server_up"
-SERVER_UP_HELP = "Whether the server of models answers."
-SERVER_INFO_NAME = "vramscope_server"
-SERVER_INFO_HELP = "The server of models: its kind and model."
-SERVER_INFO_LABELS = ("kind", "model", "simulated")
-
-
-def _of_pool(
-    read: Callable[[EngineReading], float | None],
-) -> Callable[[EngineReading], float | None]:
-    def read_tokens(engine: EngineReading) -> float | None:
-        share = read(engine)
-        return None if share is None or engine.pool_tokens is None else share * engine.pool_tokens
-
-    return read_tokens
-
-
-ENGINE_FAMILIES = (
-    *(
-        Family[EngineReading](f"vramscope_server_{name}", "gauge", "", text, attrgetter(field))
-        for name, field, text in (
-            ("running_requests", "running", "Sequences that are computed."),
-            ("waiting_requests", "waiting", "Requests in the queue."),
-            ("pool_tokens", "pool_tokens", "Tokens for which the KV pool has room."),
-            ("cached_tokens", "cached_tokens", "Tokens kept for later requests; evicted when needed."),
-        )
-    ),
-    Family[EngineReading](
-        "vramscope_server_pool_used_ratio",
-        "gauge",
-        "ratio",
-        "Share of the KV pool that sequences use, without what is only cached, 0 to 1.",
-        lambda it: it.used_share,
-    ),
-    Family[EngineReading](
-        "vramscope_server_used_tokens",
-        "gauge",
-        "",
-        "Tokens of the KV pool that sequences use.",
-        _of_pool(lambda it: it.used_share),
-    ),
-    *(
-        Family[EngineReading](f"vramscope_server_{name}", "counter", "", text, attrgetter(field))
-        for name, field, text in (
-            ("preemptions", "preemptions", "Sequences whose cache was taken away, to be computed again."),
-            ("rejections", "rejections", "Requests that were refused because the queue was full."),
-            ("prompt_tokens", "prompt_tokens", "Prompt tokens."),
-            ("generation_tokens", "generation_tokens", "Tokens that were generated."),
-            ("prefix_query_tokens", "prefix_queries", "Prompt tokens looked up in the prefix cache."),
-            ("prefix_hit_tokens", "prefix_hits", "Prompt tokens found in the prefix cache."),
-        )
-    ),
-)
-
-
-def _collect_servers(picture: Picture) -> "Iterator[Metric]":
-    sample = picture.sample
-    servers: tuple[ServerSample, ...] = () if sample is None or not picture.is_fresh else sample.servers
-    labelled = [((label_text(picture.node), label_text(it.name)), it) for it in servers]
-    infos = [
-        (*labels, label_text(it.kind), label_text(it.model), str(it.is_simulated).lower())
-        for labels, it in labelled
-    ]
-    labels_of_servers = SERVER_LABELS[:2]
-    yield from _info(SERVER_INFO_NAME, SERVER_INFO_HELP, (*labels_of_servers, *SERVER_INFO_LABELS), infos)
-    ups: list[Row] = [(labels, float(it.state in ("ok", "asleep"))) for labels, it in labelled]
-    yield from _rows(SERVER_UP_NAME, "gauge", "", SERVER_UP_HELP, labels_of_servers, ups)
-    engines = [
-        ((*labels, label_text(engine.name)), engine)
-        for labels, it in labelled
-        if it.state in ("ok", "asleep")
-        for engine in it.engines
-    ]
-    yield from _read_all(ENGINE_FAMILIES, SERVER_LABELS, engines)
 
 
 # How used memory goes on devices without a probe: never an error that is foretold.

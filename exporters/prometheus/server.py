@@ -26,7 +26,7 @@ from ...engine.model import Sample
 from ...engine.viewer.client import Client
 from ...engine.viewer.snapshot import Snapshot
 from .endpoint import MOST_CHECKS, Passwords
-from .exposition import Picture
+from .families import Picture
 
 METRICS_PATH = "/metrics"
 PATIENCE_S = 10.0
