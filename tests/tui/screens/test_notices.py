@@ -79,7 +79,7 @@ async def test_screens_of_files_show_it_on_their_line_of_keys(tmp_path: Path) ->
     app = make_file_app(view_file(path, lambda: read_inspected(path)))
     async with app.run_test(size=(120, 32)) as pilot:
         async with asyncio.timeout(60):
-            while "q quit" not in rows(app)[-1] or "stack" not in "".join(rows(app)):
+            while "q quit" not in rows(app)[-1] or "MiB reserved are live" not in "".join(rows(app)):
                 await pilot.pause()
         assert await differing(app, pilot) == [(31, f" ▌ {TEXT}")]
 
