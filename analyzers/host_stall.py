@@ -234,7 +234,6 @@ class HostStallAnalyzer:
     def __init__(self) -> None:
         self._clocks = NodeClocks()
         self._tracks: dict[str, StallTrack] = {}
-        self._last_s: dict[str, float] = {}
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
         passage = self._clocks.note(sample)

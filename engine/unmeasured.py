@@ -13,6 +13,20 @@ def sum_all(values: Iterable[NumberT | None]) -> NumberT | None:
     return sum(known) if len(known) == len(found) else None
 
 
+def larger(one: NumberT | None, other: NumberT | None) -> NumberT | None:
+    """Return the larger of two; the other where one is unmeasured. Quicker than `most_known`."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one > other else other
+
+
+def smaller(one: NumberT | None, other: NumberT | None) -> NumberT | None:
+    """Return the smaller of two; the other where one is unmeasured."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one < other else other
+
+
 def most_known(values: Iterable[NumberT | None]) -> NumberT | None:
     """Return the largest of those that were measured; None where none was."""
     return max([value for value in values if value is not None], default=None)

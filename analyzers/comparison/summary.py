@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...engine.model import Finding, RankSample, Sample
+from ...engine.unmeasured import larger, smaller
 from ..findings.subjects import Subject, name_device, subjects_of
 
 # Values of a run by step or time in a bounded number of bins: if there are too many, neighbours are joined.
@@ -31,10 +32,10 @@ class Cell:
     def join(self, other: "Cell") -> None:
         self.start_s = min(self.start_s, other.start_s)
         self.readings += other.readings
-        self.peak_bytes = _most(self.peak_bytes, other.peak_bytes)
-        self.floor_bytes = _least(self.floor_bytes, other.floor_bytes)
-        self.reserved_bytes = _most(self.reserved_bytes, other.reserved_bytes)
-        self.used_bytes = _most(self.used_bytes, other.used_bytes)
+        self.peak_bytes = larger(self.peak_bytes, other.peak_bytes)
+        self.floor_bytes = smaller(self.floor_bytes, other.floor_bytes)
+        self.reserved_bytes = larger(self.reserved_bytes, other.reserved_bytes)
+        self.used_bytes = larger(self.used_bytes, other.used_bytes)
         self.allocated_sum += other.allocated_sum
         self.allocated_count += other.allocated_count
         self.used_sum += other.used_sum
@@ -140,18 +141,6 @@ def walk(one: Bins, other: Bins, width: int) -> Iterator[tuple[int, Cell | None,
     other.widen(width)
     for number in sorted(one.cells.keys() | other.cells.keys()):
         yield number, one.cells.get(number), other.cells.get(number)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one if one > other else other
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one if one < other else other
 
 
 # By step, over all subjects of a run, and as many by time.
@@ -341,7 +330,7 @@ def _is_allocated_sampled(subject: Subject) -> bool:
 def _read(subject: Subject, since_s: float) -> Cell:
     reading = subject.allocator
     memory = None if subject.device is None else subject.device.memory
-    peak = _most(reading.allocated_max_bytes, reading.allocated_bytes)
+    peak = larger(reading.allocated_max_bytes, reading.allocated_bytes)
     floor = reading.allocated_bytes
     cell = Cell(since_s, 1, reserved_bytes=reading.reserved_bytes)
     if subject.rank is not None:
@@ -352,7 +341,7 @@ def _read(subject: Subject, since_s: float) -> Cell:
         cell.allocated_sum = reading.allocated_bytes
         cell.allocated_count = 1
     if memory is not None and memory.used_bytes is not None:
-        cell.used_bytes = _most(memory.used_max_bytes, memory.used_bytes)
+        cell.used_bytes = larger(memory.used_max_bytes, memory.used_bytes)
         cell.used_sum = memory.used_bytes
         cell.used_count = 1
     return cell
@@ -367,7 +356,7 @@ def _read_steps(
     if rank.step.duration_s is not None:
         cell.duration_sum_s = rank.step.duration_s
         cell.duration_count = 1
-    return _most(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
+    return larger(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
 
 
 def _note_errors(track: Track, subject: Subject, since_s: float) -> None:

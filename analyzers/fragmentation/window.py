@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ...engine.model import Severity
 from ...engine.units import MIB
+from ...engine.unmeasured import larger, smaller
 
 BLOCK_S = 30.0
 # Shortest window that decides where nothing was refused.
@@ -160,7 +161,7 @@ class Window:
     @property
     def newest_peak_bytes(self) -> int | None:
         peak = self._running.peak_bytes
-        return _most(self._blocks[-1][0].peak_bytes, peak) if self._blocks else peak
+        return larger(self._blocks[-1][0].peak_bytes, peak) if self._blocks else peak
 
 
 def _widen(running: Extremes, tick: Tick, floor_before: int | None) -> Extremes:
@@ -180,13 +181,13 @@ def _widen(running: Extremes, tick: Tick, floor_before: int | None) -> Extremes:
     return Extremes(
         stranded if is_fuller else running.stranded_bytes,
         allocated if is_fuller else fullest,
-        _most(running.peak_bytes, peak),
-        _most(running.reserved_bytes, reserved),
-        _least(running.unused_bytes, unused),
-        _least(running.floor_bytes, floor),
+        larger(running.peak_bytes, peak),
+        larger(running.reserved_bytes, reserved),
+        smaller(running.unused_bytes, unused),
+        smaller(running.floor_bytes, floor),
         allocated if is_emptier else emptiest,
         stranded if is_emptier else running.emptiest_stranded_bytes,
-        _most(running.amplitude_bytes, above),
+        larger(running.amplitude_bytes, above),
     )
 
 
@@ -196,23 +197,11 @@ def _join(parts: list[Extremes]) -> Extremes:
     stranded = peak = reserved = unused = None
     for part in parts:
         if fullest is not None and (part.fullest_bytes or 0) >= FULL_SHARE * fullest:
-            stranded = _least(stranded, part.stranded_bytes)
-        peak = _most(peak, part.peak_bytes)
-        reserved = _most(reserved, part.reserved_bytes)
-        unused = _least(unused, part.unused_bytes)
+            stranded = smaller(stranded, part.stranded_bytes)
+        peak = larger(peak, part.peak_bytes)
+        reserved = larger(reserved, part.reserved_bytes)
+        unused = smaller(unused, part.unused_bytes)
     return Extremes(stranded, fullest, peak, reserved, unused)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one if one < other else other
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one if one > other else other
 
 
 # When fragmentation costs: what is stranded compared with what else is left, refusals, and flushes in vain.

@@ -2,7 +2,7 @@
 a server that grows beyond its plan, and one that sleeps.
 
 A full device is healthy where a server fills it on purpose; a full pool is what its users feel: sequences are
-preempted and computed again. `docs/serving.md` explains the thresholds.
+preempted and computed again. `docs/serving-watch.md` explains the thresholds.
 """
 
 from collections import deque
@@ -400,7 +400,8 @@ class _BeyondTrack(OpenFinding):
         super().__init__()
         self._over = Crossing()
         self._first_s: float | None = None
-        self._least: int | None = None
+        # Most that it held while it started.
+        self._start_bytes: int | None = None
 
     def observe(self, moment: _Moment, place: ServerDevice) -> Sequence[Finding]:
         held = place.used_bytes
@@ -465,11 +466,11 @@ class _BeyondTrack(OpenFinding):
             return planned + UNPLANNED_BYTES, planned
         if self._first_s is None or moment.time_s < self._first_s:
             self._first_s = moment.time_s
-            self._least = None
-        if moment.time_s - self._first_s < START_S or self._least is None:
-            self._least = max(held, self._least or 0)
+            self._start_bytes = None
+        if moment.time_s - self._first_s < START_S or self._start_bytes is None:
+            self._start_bytes = max(held, self._start_bytes or 0)
             return None, 0
-        return self._least + max(GROWN_LEAST_BYTES, round(GROWN_SHARE * total)), self._least
+        return self._start_bytes + max(GROWN_LEAST_BYTES, round(GROWN_SHARE * total)), self._start_bytes
 
 
 class _SleepTrack(OpenFinding):

@@ -2,8 +2,8 @@
 
 Use of a pool fluctuates with the lengths of requests. It is averaged over slots; a line through the slots of
 a window is growth if it rises by much more than the slots scatter, if it has not levelled off, and if it has
-lasted as long as what is left would last. `docs/serving.md` explains the numbers; they were chosen on the
-tuning workloads of `benchmarks/serving_verdicts.py`.
+lasted as long as what is left would last. `docs/serving-watch.md` explains the numbers; they were chosen on
+the tuning workloads of `benchmarks/serving_verdicts.py`.
 """
 
 import math

@@ -16,6 +16,7 @@ from ...engine.model import (
     Severity,
 )
 from ...engine.units import share_percent
+from ...engine.unmeasured import larger
 
 # The samples of one device over a period: running statistics, and the newest snapshots.
 
@@ -225,11 +226,11 @@ class DeviceLog:
         self.allocator = allocator
         self.counts.observe(time_s, ranks)
         self.settings.update((it.pid, it.allocator_settings) for it in ranks if it.allocator_settings)
-        used_max = _most(memory.used_bytes, memory.used_max_bytes)
-        self.peak_used_bytes = _most(self.peak_used_bytes, used_max)
-        self.peak_reserved_bytes = _most(self.peak_reserved_bytes, allocator.reserved_bytes)
-        allocated_max = _most(allocator.allocated_bytes, allocator.allocated_max_bytes)
-        self.peak_allocated_bytes = _most(self.peak_allocated_bytes, allocated_max)
+        used_max = larger(memory.used_bytes, memory.used_max_bytes)
+        self.peak_used_bytes = larger(self.peak_used_bytes, used_max)
+        self.peak_reserved_bytes = larger(self.peak_reserved_bytes, allocator.reserved_bytes)
+        allocated_max = larger(allocator.allocated_bytes, allocator.allocated_max_bytes)
+        self.peak_allocated_bytes = larger(self.peak_allocated_bytes, allocated_max)
         if not is_due:
             return
         snapshot = Snapshot(
@@ -252,12 +253,6 @@ class DeviceLog:
         self.snapshots.append(snapshot)
         self.utilization.add(snapshot.utilization_percent, share_percent(used_max, snapshot.total_bytes))
         self.fragmentation.add(snapshot.fragmentation)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
 
 
 def _find_free(device: DeviceSample) -> int | None:
