@@ -7,9 +7,9 @@ reported as stale too. `docs/verdicts.md` explains the rules.
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from ..engine.model import DeviceKind, DeviceSample, DeviceState, Finding, Sample, Severity
+from .findings.driver_tools import find_tools
 from .findings.evidence import EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
@@ -50,49 +50,21 @@ _METHODS = {
 _ADVICE = {
     LOST: (
         "Processes on it cannot continue: restart the job without it. The kernel log has the cause "
-        "({log_of_lost}); reset the device ({reset}, once nothing uses it) or reboot the node. If it is lost "
+        "(`{log}`); reset the device ({reset}, once nothing uses it) or reboot the node. If it is lost "
         "again, have power, cooling and slot checked"
     ),
     STALE: (
         "Its values are old and nothing is concluded from them; other devices are not affected. If it stays "
-        "so, look for driver errors in the kernel log ({log_of_stale}) and for processes in state D; a "
+        "so, look for driver errors in the kernel log (`{log}`) and for processes in state D; a "
         "driver that hangs usually needs a reset of the device or a reboot"
     ),
 }
 
 
-class _Commands(NamedTuple):
-    """Commands of one maker's driver, as the advice names them."""
-
-    log_of_lost: str
-    log_of_stale: str
-    reset: str
-
-
-_OF_NVIDIA = _Commands(
-    "on NVIDIA: `dmesg | grep -i xid`",
-    "on NVIDIA: `dmesg | grep -i -e nvrm -e xid`",
-    "`nvidia-smi --gpu-reset -i {place}`",
-)
-_OF_AMD = _Commands(
-    "`dmesg | grep -i amdgpu`", "`dmesg | grep -i amdgpu`", "`amd-smi reset --gpureset --gpu {place}`"
-)
-_OF_INTEL = _Commands(
-    "`dmesg | grep -i -e i915 -e xe`",
-    "`dmesg | grep -i -e i915 -e xe`",
-    "load its kernel driver again",
-)
-
-
 def _advise(kind: str, device: DeviceSample) -> str:
     """Return what to do, with the commands of the device's maker."""
-    is_of_amd = (device.name or "").startswith(("AMD ", "ATI "))
-    is_of_intel = (device.name or "").startswith("Intel ")
-    commands = _OF_AMD if is_of_amd else _OF_INTEL if is_of_intel else _OF_NVIDIA
-    # Numbers of ours go on after those of another maker; the address is that of the device everywhere.
-    place = device.pci_address if is_of_amd and device.pci_address else device.index
-    reset = commands.reset.format(place=place)
-    return _ADVICE[kind].format(**commands._replace(reset=reset)._asdict())
+    tools = find_tools(device)
+    return _ADVICE[kind].format(log=tools.log, reset=tools.word_reset(device))
 
 
 class DeviceTrack(OpenFinding):

@@ -6,7 +6,8 @@ words are ours.
 
 from typing import Literal, NamedTuple
 
-from ...engine.model import DeviceEvent, Severity
+from ...engine.model import DeviceEvent, DeviceSample, Severity
+from ..findings.driver_tools import NVIDIA, DriverTools
 
 Remedy = Literal["restart job", "reset", "reboot", "check link", "watch", "follow"]
 
@@ -65,14 +66,10 @@ def name_event(event: DeviceEvent) -> str:
     return f"XID {event.code}" if event.kind == "xid" else event.kind
 
 
-def advise(meaning: Meaning, *, is_nvidia: bool, index: int | None) -> str:
+def advise(meaning: Meaning, tools: DriverTools, device: DeviceSample | None) -> str:
     """Return what to do, in sentences without a last full stop."""
-    device = "" if index is None else f" -i {index}"
-    reset = (
-        f"`sudo nvidia-smi --gpu-reset{device}`, or reboot"
-        if is_nvidia
-        else "reboot, or load its driver again"
-    )
+    is_nvidia = tools is NVIDIA
+    reset = f"{tools.word_reset(device)}, or reboot"
     again = (
         "If it comes back on this GPU, have it tested (`dcgmi diag -r 3`) and replaced"
         if is_nvidia

@@ -16,6 +16,7 @@ from ...engine.model import (
     Sample,
     Severity,
 )
+from ..findings.driver_tools import NVIDIA, OTHER, find_tools
 from ..findings.evidence import PROCESS, EvidenceKey
 from ..findings.lifecycle import NodeClocks, Passage, begin_finding, close_finding, restate
 from ..findings.subjects import name_device, name_rank
@@ -96,6 +97,7 @@ class HealthAnalyzer:
         if finding is None and len(self._open) >= MOST_OPEN:
             return
         meaning = explain_event(event)
+        tools = NVIDIA if event.kind == "xid" else OTHER if device is None else find_tools(device)
         times = 1 + (0 if finding is None else _COUNT.read_count(finding) or 0)
         opened = finding or begin_finding(
             DEVICE_ERROR,
@@ -119,9 +121,7 @@ class HealthAnalyzer:
                 *([PROCESS(event.pid)] if event.pid is not None else []),
             ),
             method=_METHOD,
-            advice=advise(
-                meaning, is_nvidia=event.kind == "xid", index=None if device is None else device.index
-            ),
+            advice=advise(meaning, tools, device),
         )
         yield self._open[key]
 
@@ -147,9 +147,10 @@ class HealthAnalyzer:
         opened = finding or begin_finding(
             MEMORY_ERRORS, sample.node, sample.time_s, device_uuid=device.uuid, device=device.label
         )
-        # UUIDs of NVIDIA's have five groups, those of others one.
-        is_nvidia = device.uuid.count("-") == 5
-        meaning = Meaning("", "high" if rose else "medium", "reset" if rose or not is_nvidia else "watch")
+        tools = find_tools(device)
+        # On NVIDIA a spare row replaces it then (XID 63), and until then no job is affected.
+        can_wait = tools is NVIDIA and not rose
+        meaning = Meaning("", "high" if rose else "medium", "watch" if can_wait else "reset")
         waits = "memory with errors stays in use until it is reset" if is_pending else ""
         new = (
             f"{count - before:,} new uncorrected memory errors"
@@ -164,7 +165,7 @@ class HealthAnalyzer:
             title=f"{name_device(device)}: {'; '.join(filter(None, (new, waits)))}",
             evidence=(_UNCORRECTED(count), _PENDING(int(is_pending)), _LAST(sample.time_s)),
             method=_METHOD_MEMORY,
-            advice=advise(meaning, is_nvidia=is_nvidia, index=device.index),
+            advice=advise(meaning, tools, device),
         )
         yield self._open[key]
 

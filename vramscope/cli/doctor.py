@@ -10,11 +10,13 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from vramscope import __version__
+from vramscope.analyzers.findings import driver_tools
+from vramscope.analyzers.findings.driver_tools import DriverTools
 from vramscope.engine.errors import (
     AccessDeniedError,
     DeviceError,
@@ -29,7 +31,7 @@ from vramscope.engine.model import DeviceHardware
 from vramscope.engine.paths import check_private, locate_root, locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
-from vramscope.engine.sources.drm.cards import AMD, list_cards
+from vramscope.engine.sources.drm.cards import AMD, INTEL, list_cards
 from vramscope.engine.sources.drm.reader import DrmReader
 from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.engine.sources.host import HostReader
@@ -285,32 +287,13 @@ def _examine_device(reader: DeviceReader) -> Check:
     return Check(f"device {label}", "ok", f"{what}, {used}")
 
 
-class _FaultAdvice(NamedTuple):
-    """What to do about memory errors, by the tools of a vendor."""
-
-    errors: str
-    repair: str
-
-
-_NVIDIA_ADVICE = _FaultAdvice(
-    errors="see `nvidia-smi -q -d ECC`, and `dmesg | grep -i xid` for the jobs they ended",
-    repair="when the GPU is idle, `sudo nvidia-smi --gpu-reset`, or reboot",
-)
-_AMD_ADVICE = _FaultAdvice(
-    errors="see `rocm-smi --showrasinfo`, and `dmesg | grep -i amdgpu` for the jobs they ended",
-    repair="reboot when the GPU is idle",
-)
-
-
-_OTHER_ADVICE = _FaultAdvice(
-    errors="see `dmesg | grep -i drm` for the jobs they ended", repair="reboot when the GPU is idle"
-)
-
-
-def _choose_advice(reader: DeviceReader) -> _FaultAdvice:
+def _choose_tools(reader: DeviceReader) -> DriverTools:
+    """Return the tools of the driver that reads a device."""
     if not isinstance(reader, DrmReader):
-        return _NVIDIA_ADVICE
-    return _AMD_ADVICE if reader.driver == AMD else _OTHER_ADVICE
+        return driver_tools.NVIDIA
+    if reader.driver == AMD:
+        return driver_tools.AMD
+    return driver_tools.INTEL if reader.driver in INTEL else driver_tools.OTHER
 
 
 def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
@@ -322,13 +305,14 @@ def _find_faults(reader: DeviceReader) -> list[tuple[str, str]]:
     hardware = reading.hardware or DeviceHardware()
     reasons = () if reading.activity is None else reading.activity.throttle_reasons or ()
     faults: list[tuple[str, str]] = []
-    advice = _choose_advice(reader)
+    tools = _choose_tools(reader)
     if hardware.ecc_uncorrected:
         found = f"{hardware.ecc_uncorrected:,} uncorrected memory errors since the driver was loaded"
-        faults.append((found, advice.errors))
+        counts = "" if tools.memory_errors is None else f"`{tools.memory_errors}`, and "
+        faults.append((found, f"see {counts}`{tools.log}` for the jobs they ended"))
     if hardware.is_repair_pending:
         found = "memory with errors is still in use"
-        faults.append((found, advice.repair))
+        faults.append((found, f"when the GPU is idle, {tools.word_reset()}, or reboot"))
     if hardware.compute_mode == "prohibited":
         faults.append(("no process may compute on it", "`sudo nvidia-smi -c DEFAULT` allows it again"))
     heat = next((reason for reason in reasons if "thermal" in reason), None)
