@@ -3,13 +3,13 @@
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from vramscope.analyzers.snapshot_summary.summary import list_live_at_peak
-from vramscope.engine.errors import InputFileError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
 from vramscope.engine.jobs.job_peaks import ProcessPeaks, read_peaks
@@ -21,7 +21,7 @@ from vramscope.engine.jobs.launch import (
     make_job_name,
 )
 from vramscope.engine.sources.host import HostReader
-from vramscope.engine.workloads.memory_history import SNAPSHOT_VARIABLE
+from vramscope.engine.workloads.memory_history import SKIPPED_SUFFIX, SNAPSHOT_VARIABLE
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -64,29 +64,36 @@ class Outcome(msgspec.Struct, frozen=True):
     ooms: int
     # None where nothing of it used the card.
     measured: Measured | None
+    # None where the test was not skipped.
+    skip_reason: str | None = None
 
 
-def read_mark(limit: object, *, fake: bool = True, devices: int = 1) -> SimulatedDevice:
-    """Return the card of a mark.
+_NAMES = ("limit", "fake", "devices", "growth")
 
-    Args:
-        limit: Memory of a card (`8GiB`) or its kind (`h100`).
-        fake: Store no tensors; else the host stores them.
+
+def read_mark(arguments: Sequence[object], named: Mapping[str, object]) -> SimulatedDevice:
+    """Return the card of a mark: `limit` is its memory (`8GiB`) or its kind (`h100`).
 
     Raises:
-        UsageError: There is no such card.
+        UsageError: There is no such card, or an argument that the mark does not have.
     """
+    given = dict(zip(("limit",), arguments, strict=False)) | dict(named)
+    if "limit" not in given or len(arguments) > 1 or not given.keys() <= set(_NAMES):
+        raise UsageError('expected @pytest.mark.vram(limit="8GiB"), and of the rest fake, devices, growth')
+    devices, growth, is_fake = given.get("devices", 1), given.get("growth"), given.get("fake", True)
+    if type(devices) is not int or type(is_fake) is not bool or not isinstance(growth, int | float | None):
+        raise UsageError("expected fake=True or False, a whole number of devices, and per cent of growth")
     from vramscope.planning.card import read_card
 
-    card = read_card(str(limit))
+    card = read_card(str(given["limit"]))
     return SimulatedDevice(
         total_bytes=card.total_bytes,
         kind=card.kind,
         capability=card.capability,
         multiprocessors=card.multiprocessors,
         devices=devices,
-        is_fake=fake,
-        has_stand_ins=fake,
+        is_fake=is_fake,
+        has_stand_ins=is_fake,
     )
 
 
@@ -127,9 +134,11 @@ def run_on_card(
         )
         processes = read_peaks(folder / "peaks")
         places = _list_places(snapshot, root) if snapshot.exists() else ()
+        skipped = Path(f"{snapshot}{SKIPPED_SUFFIX}")
+        reason = skipped.read_text(encoding="utf-8") if skipped.exists() else None
     fullest = max(processes, key=lambda it: it.reserved_bytes, default=None)
     measured = None if fullest is None else _measure(fullest, device, places)
-    return Outcome(done.returncode, done.stdout, sum(it.ooms for it in processes), measured)
+    return Outcome(done.returncode, done.stdout, sum(it.ooms for it in processes), measured, reason)
 
 
 def _measure(process: ProcessPeaks, device: SimulatedDevice, places: tuple[Place, ...]) -> Measured:

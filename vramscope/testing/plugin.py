@@ -5,8 +5,6 @@ pytest loads this file wherever vramscope is installed; everything else is impor
 
 import os
 import sys
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,16 +46,14 @@ class _Cards:
         self._baseline: dict[str, Measured] | None = None
         self._measured: dict[str, Measured] = {}
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        mark = item.get_closest_marker("vram")
-        if mark is None:
-            return None
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in self._run(item, mark):
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        return True
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for place, test in enumerate(items):
+            mark = test.get_closest_marker("vram")
+            if mark is not None and test.parent is not None:
+                items[place] = _TestOnCard.from_parent(
+                    test.parent, name=test.name, test=test, mark=mark, cards=self
+                )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what tests needed, also those that workers of pytest-xdist ran."""
@@ -92,43 +88,31 @@ class _Cards:
             update_baseline(self._baseline_path, self._measured)
             terminalreporter.write_line(f"vramscope: stored in {self._baseline_path}")
 
-    def _run(self, item: pytest.Item, mark: pytest.Mark) -> Iterator[pytest.TestReport]:
+    def run(self, item: pytest.Item, mark: pytest.Mark) -> None:
+        """Run a test in its process; fail where that fails, and where the test needs too much."""
         from vramscope.engine.errors import VramscopeError
 
-        started_s = time.time()
-        properties: list[tuple[str, object]] = []
         try:
-            outcome = self._measure(item, mark.args, mark.kwargs)
+            outcome = self._measure(item, mark)
+            if outcome.skip_reason is not None:
+                pytest.skip(outcome.skip_reason)
             problem = self._judge(item, mark, outcome)
         except VramscopeError as error:
-            outcome, problem = None, f"@pytest.mark.vram: {error}"
-        if outcome is not None and outcome.measured is not None and not outcome.exit_code:
-            import msgspec
+            problem = f"@pytest.mark.vram: {error}"
+        else:
+            if outcome.measured is not None and not outcome.exit_code:
+                import msgspec
 
-            properties.append((_PROPERTY, msgspec.to_builtins(outcome.measured)))
-        ended_s = time.time()
-        keywords: Mapping[str, Any] = dict.fromkeys(item.keywords, 1)
-        for when in ("setup", "call", "teardown"):
-            is_call = when == "call"
-            yield pytest.TestReport(
-                item.nodeid,
-                item.location,
-                keywords,
-                "failed" if is_call and problem else "passed",
-                problem if is_call else None,
-                when,
-                duration=ended_s - started_s if is_call else 0.0,
-                start=started_s,
-                stop=ended_s,
-                user_properties=properties if is_call else (),
-            )
+                item.user_properties.append((_PROPERTY, msgspec.to_builtins(outcome.measured)))
+        if problem is not None:
+            pytest.fail(problem, pytrace=False)
 
-    def _measure(self, item: pytest.Item, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> "Outcome":
+    def _measure(self, item: pytest.Item, mark: pytest.Mark) -> "Outcome":
         from vramscope.engine.child_processes import module_command
 
         from .measuring import read_mark, run_on_card
 
-        device = read_mark(*arguments, **{name: it for name, it in named.items() if name != "growth"})
+        device = read_mark(mark.args, mark.kwargs)
         command = module_command("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider")
         command += ["-p", _HISTORY]
         plugins = self._config.pluginmanager
@@ -139,11 +123,11 @@ class _Cards:
         command += ["--rootdir", str(self._config.rootpath)]
         if self._config.inipath is not None:
             command += ["--config-file", str(self._config.inipath)]
-        folder, _, rest = item.nodeid.partition("::")
-        command.append(f"{self._config.rootpath / folder}::{rest}")
+        file, _, rest = item.nodeid.partition("::")
+        command.append(f"{self._config.rootpath / file}::{rest}")
         # What this process imports, that one does too, where `python -m pytest` added the current folder.
-        here = [it for it in ("", os.getcwd()) if it in sys.path]  # noqa: PTH109 - as in the path
-        path = [os.getcwd()] if here else []  # noqa: PTH109
+        here = os.getcwd()  # noqa: PTH109 - as in the path
+        path = [here] if {"", here} & set(sys.path) else []
         path += filter(None, [os.environ.get("PYTHONPATH")])
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
         return run_on_card(command, variables, device, self._config.rootpath)
@@ -152,11 +136,8 @@ class _Cards:
         """Return why a test fails; None where it passes."""
         if outcome.exit_code:
             limit = mark.args[0] if mark.args else mark.kwargs.get("limit")
-            return (
-                f"did not fit on a simulated card of {limit}\n\n{outcome.output}"
-                if outcome.ooms
-                else outcome.output
-            )
+            head = f"did not fit on a simulated card of {limit}\n\n" if outcome.ooms else ""
+            return head + outcome.output
         if outcome.measured is None:
             return (
                 f"{item.nodeid}: marked `vram`, and used no memory of a card: it must put tensors on `cuda`"
@@ -181,3 +162,23 @@ class _Cards:
 
             self._baseline = read_baseline(self._baseline_path)
         return self._baseline
+
+
+class _TestOnCard(pytest.Item):
+    """A marked test: its fixtures and its body run in a process of its own, not here."""
+
+    def __init__(
+        self, *, name: str, parent: pytest.Collector, test: pytest.Item, mark: pytest.Mark, cards: _Cards
+    ) -> None:
+        super().__init__(name, parent)
+        self._test = test
+        self._mark = mark
+        self._cards = cards
+        self.own_markers = list(test.own_markers)
+        self.keywords.update({it.name: it for it in test.own_markers})
+
+    def runtest(self) -> None:
+        self._cards.run(self, self._mark)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        return self._test.reportinfo()

@@ -39,8 +39,34 @@ def test_does_not_fit():
 def test_on_no_card():
     pass
 
-def test_plain():
-    assert True
+@pytest.mark.vram(limit="8GiB", grwoth=1)
+def test_with_a_typing_error():
+    pass
+
+@pytest.mark.skip(reason="not now")
+@pytest.mark.vram(limit="8GiB")
+def test_skipped():
+    raise AssertionError
+
+@pytest.mark.xfail(reason="known")
+@pytest.mark.vram(limit="none")
+def test_expected_to_fail():
+    pass
+
+@pytest.fixture(scope="module")
+def left_for_the_module():
+    return 5
+
+def test_plain(left_for_the_module):
+    assert left_for_the_module == 5
+
+@pytest.mark.vram(limit="8GiB")
+def test_that_skips_itself():
+    pytest.skip("no data")
+"""
+OTHER = """
+def test_of_another_file():
+    pass
 """
 
 
@@ -60,6 +86,7 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
 ) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "test_program.py").write_text(TESTS)
+    (tmp_path / "test_quick.py").write_text(OTHER)
     baseline = tmp_path / "vram-baseline.json"
     update_baseline(
         baseline, {"test_program.py::test_grows": make_measured(reserved_bytes=500 * MIB, places=())}
@@ -67,7 +94,7 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     before = baseline.read_bytes()
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--vram-report", "--rootdir", str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-rs", "--vram-report", "--rootdir", str(tmp_path)],
         cwd=tmp_path,
         env={
             **environment,
@@ -83,7 +110,10 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     )
     text = done.stdout
     assert done.returncode == 1, text + done.stderr
-    assert "3 failed, 1 passed" in text
+    assert "4 failed, 2 passed, 2 skipped, 1 xfailed" in text
+    assert "not now" in text
+    assert "no data" in text
+    assert 'expected @pytest.mark.vram(limit="8GiB")' in text
     assert "simulated memory grew by more than 1 %" in text
     assert "+600 MiB  program.py keep, line 6" in text
     assert "did not fit on a simulated card of 1GiB" in text
