@@ -30,6 +30,8 @@ async def test_the_live_view_has_a_row_for_the_server_and_asks_for_no_probe() ->
     assert "SGLang simulated-8b" in text
     assert "21 run" in text
     assert "KV 5%" in text
+    assert "graphs" in text
+    assert "rest" not in text, "each part has the name that the device screen gives it"
     assert "vramscope attach" not in text
 
 
