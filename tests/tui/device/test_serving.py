@@ -30,9 +30,16 @@ async def test_the_live_view_has_a_row_for_the_server_and_asks_for_no_probe() ->
     assert "SGLang simulated-8b" in text
     assert "21 run" in text
     assert "KV 5%" in text
-    assert "graphs" in text
-    assert "rest" not in text, "each part has the name that the device screen gives it"
     assert "vramscope attach" not in text
+
+
+async def test_the_live_view_names_the_parts_of_a_server_as_the_device_screen_does() -> None:
+    app = make_app(feed_of(serve()))
+    async with app.run_test(size=(200, 50)) as pilot:
+        await pilot.pause()
+        text = shown_text(app)
+    assert "graphs" in text
+    assert "rest" not in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
