@@ -184,10 +184,13 @@ def test_a_job_with_threads_is_not_stopped_again_once_it_was_stopped_for_long(
 import threading, time
 {READY}
 def work():
+    begun.wait()
     while True:
         sum(range(1000))
         print("alive")
         time.sleep(0.001)
+# A look at threads that are starting is inconsistent.
+begun = threading.Barrier(6)
 for _ in range(6):
     threading.Thread(target=work, daemon=True).start()
 while True:
