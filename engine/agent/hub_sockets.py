@@ -1,5 +1,6 @@
 """The sockets of a hub: three in its runtime folder and, if it listens there, the gate of its tcp port."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -53,25 +54,22 @@ class HubSockets:
         self, runtime_dir: Path, hub_id: str, node: str, listening: "Listening | None", clock: Clock
     ) -> None:
         self._context = zmq.Context()
-        self._folder = runtime_dir
         self._node = node.encode()
         # What was published in this turn and is not sent yet.
         self._outbox: list[tuple[bytes, bytes]] = []
         self._hub_id = hub_id
         self._sample: Sample | None = None
-        self._stream_path = endpoints_of(runtime_dir).stream
+        self._endpoints = endpoints = endpoints_of(runtime_dir)
         self._stream = self._bind_stream()
         self._topics: Counter[bytes] = Counter()
         self._restarts = 0
         self._flooder = ""
         # Whether viewers were cut off; they reconnect within about a second. Reset by its reader.
         self.is_stream_new = False
-        self._reports = self._bind(
-            zmq.PULL, endpoints_of(runtime_dir).reports, {zmq.RCVHWM: MAX_REPORTS_WAITING}
-        )
+        self._reports = self._bind(zmq.PULL, endpoints.reports, {zmq.RCVHWM: MAX_REPORTS_WAITING})
         self._control = self._bind(
             zmq.ROUTER,
-            endpoints_of(runtime_dir).control,
+            endpoints.control,
             {zmq.SNDHWM: MAX_ANSWERS_WAITING, zmq.MAXMSGSIZE: MAX_REQUEST_BYTES},
         )
         self._clock = clock
@@ -97,7 +95,7 @@ class HubSockets:
             zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
             zmq.RCVHWM: MAX_SUBSCRIPTIONS_WAITING,
         }
-        return self._bind(zmq.XPUB, self._stream_path, options)
+        return self._bind(zmq.XPUB, self._endpoints.stream, options)
 
     def _restart_stream(self, flooder: str) -> None:
         """Open the stream again without its subscriptions: viewers come back and ask for what they missed.
@@ -108,8 +106,8 @@ class HubSockets:
         self._flooder = flooder
         self._poller.unregister(self._stream)
         with suppress(zmq.ZMQError):
-            self._stream.unbind(self._stream_path)
-        path = Path(self._stream_path.removeprefix("ipc://"))
+            self._stream.unbind(self._endpoints.stream)
+        path = Path(self._endpoints.stream.removeprefix("ipc://"))
         end_s = time.monotonic() + UNBINDS_WITHIN_S
         while path.exists() and time.monotonic() < end_s:
             time.sleep(0.001)  # its thread removes the file, and must not remove that of the next
@@ -121,11 +119,13 @@ class HubSockets:
 
     def restore(self) -> None:
         """Listen again if a socket's file was removed; connected peers stay connected."""
-        endpoints = endpoints_of(self._folder)
-        sockets = (self._stream, self._reports, self._control)
-        addresses = (endpoints.stream, endpoints.reports, endpoints.control)
-        for socket, address in zip(sockets, addresses, strict=True):
-            if not Path(address.removeprefix("ipc://")).exists():
+        endpoints = self._endpoints
+        for socket, address in (
+            (self._stream, endpoints.stream),
+            (self._reports, endpoints.reports),
+            (self._control, endpoints.control),
+        ):
+            if not os.path.exists(address.removeprefix("ipc://")):  # noqa: PTH110 - a tenth of a Path's cost
                 _listen(socket, address)
 
     def _open_gate(self, listening: "Listening", hub_id: str, node: str, clock: Clock) -> "Gate":

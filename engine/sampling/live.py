@@ -99,6 +99,7 @@ class LiveProducer:
             )
             for source in sources
         ]
+        self._reporting = [source for source in sources if isinstance(source, ReportingSource)]
         self._stale_after_s = max(1.5, 1.5 * interval_s)
         self._started_s = 0.0
         self._due_s: float | None = None
@@ -194,8 +195,7 @@ class LiveProducer:
     def _collect_events(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceEvent, ...]:
         if self._events is None or not devices:
             return ()
-        sources = (it.source for it in self._samplers if isinstance(it.source, ReportingSource))
-        reported = [event for source in sources for event in source.take_events()]
+        reported = [event for source in self._reporting for event in source.take_events()]
         return self._events.collect(devices, reported, self._clock.wall_s())
 
     def _collect_devices(self) -> tuple[DeviceSample, ...]:

@@ -28,6 +28,7 @@ class HubLock:
 
     def __init__(self, runtime_dir: Path) -> None:
         self.path = runtime_dir / LOCK_NAME
+        self._name = str(self.path)
         self._fd: int | None = None
 
     def acquire(self) -> None:
@@ -59,7 +60,7 @@ class HubLock:
     def is_current(self) -> bool:
         """Return whether the locked file is still the one in the folder: it may have been removed."""
         try:
-            found = self.path.lstat()
+            found = os.lstat(self._name)
         except OSError:
             return False
         own = None if self._fd is None else os.fstat(self._fd)
