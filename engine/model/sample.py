@@ -26,6 +26,8 @@ class HostSample(msgspec.Struct, frozen=True, gc=False):
     """
     swap_in_bytes_per_s: float | None = None
     """Rate at which memory came back from swap over the last tick."""
+    load_average: float | None = None
+    """Tasks that ran or waited to run, averaged by the kernel over a minute; not kept by history."""
 
 
 RankState = Literal["ok", "stale", "ended"]

@@ -314,6 +314,7 @@ def _rise(before: int | None, now: int | None) -> int | None:
 CGROUP_INTERVAL_S = 30.0
 # The first line of /proc/stat sums all processors; the rest grows with their number.
 MOST_PROCESS_STAT_BYTES = 1024
+MOST_LOAD_BYTES = 64
 
 
 class HostReader:
@@ -324,6 +325,7 @@ class HostReader:
         self._clock_s = clock_s
         self._meminfo = KeptFile(f"{root / 'proc/meminfo'}", MOST_MEMINFO_BYTES)
         self._stat = KeptFile(f"{root / 'proc/stat'}", MOST_PROCESS_STAT_BYTES)
+        self._load = KeptFile(f"{root / 'proc/loadavg'}", MOST_LOAD_BYTES)
         self._has_proc = self._meminfo.read() is not None
         self._hierarchies: list[MountedCgroup] = []
         self._groups = CgroupReader([])
@@ -358,6 +360,7 @@ class HostReader:
             cpu_percent=self._read_cpu_percent(),
             stall_percent=stalls[0],
             swap_in_bytes_per_s=stalls[1],
+            load_average=self._read_load(),
         )
         group = self._read_group(total)
         return host if group is None else _narrow(host, group)
@@ -377,6 +380,11 @@ class HostReader:
         group = self._groups.read(host_total_bytes)
         self._is_limited = group is not None
         return group
+
+    def _read_load(self) -> float | None:
+        if not self._has_proc:
+            return os.getloadavg()[0]
+        return parse_load(self._load.read() or b"")
 
     def _read_cpu_percent(self) -> float | None:
         former = self._former_times
@@ -398,6 +406,15 @@ class HostReader:
             return total_s - float(times.idle), total_s
         text = self._stat.read()
         return None if text is None else parse_cpu_times(text)
+
+
+def parse_load(text: bytes) -> float | None:
+    """Return the average of the last minute from /proc/loadavg; None if it is not as in proc(5)."""
+    first = text.partition(b" ")[0]
+    whole, _, hundredths = first.partition(b".")
+    if not (whole.isdigit() and len(whole) <= 7 and len(hundredths) == 2 and hundredths.isdigit()):
+        return None
+    return float(first)
 
 
 def parse_cpu_times(text: bytes) -> tuple[float, float] | None:
@@ -435,6 +452,7 @@ def _narrow(host: HostSample, group: CgroupMemory) -> HostSample:
         limit="cgroup",
         stall_percent=host.stall_percent,
         swap_in_bytes_per_s=host.swap_in_bytes_per_s,
+        load_average=host.load_average,
     )
 
 

@@ -152,7 +152,9 @@ class HostLine(OneLine):
             memory = (_describe_memory(host),) if has_memory else ()
             share = "—" if host.cpu_percent is None else f"{host.cpu_percent:3.0f} %"
             processor = [Piece("cpu ", "muted"), Piece(share)]
-            self._groups = (*memory, _describe_swap(host), processor)
+            load = host.load_average
+            tasks = () if load is None else ([Piece("load ", "muted"), Piece(f"{load:.1f}")],)
+            self._groups = (*memory, _describe_swap(host), processor, *tasks)
         self._arrange()
 
     def on_resize(self) -> None:

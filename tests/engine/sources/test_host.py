@@ -307,6 +307,26 @@ def test_stalls_are_read_once_they_are_asked_for(fake_root: Path, stepped_clock:
 
 
 @pytest.mark.parametrize(
+    ("content", "load"),
+    [
+        ("3.27 2.10 1.05 2/811 4242\n", 3.27),
+        ("0.00 0.00 0.00 1/1 1\n", 0.0),
+        ("", None),
+        ("nan 1 1", None),
+        ("1e9 1 1", None),
+        ("-1.00 1", None),
+        ("\0" * 80, None),
+        ("9" * 80, None),
+    ],
+)
+def test_the_load_is_that_of_the_last_minute(fake_root: Path, content: str, load: float | None) -> None:
+    machine = FakeMachine(fake_root)
+    machine.write("proc/meminfo", "MemTotal: 1024 kB\nMemAvailable: 512 kB\n")
+    machine.write("proc/loadavg", content)
+    assert HostReader(fake_root).read().load_average == load
+
+
+@pytest.mark.parametrize(
     "content", ["", "full", "full avg10=1 total=", "full total=x\n", "\0" * 600, "9" * 600]
 )
 def test_a_kernel_without_stalls_has_none(fake_root: Path, stepped_clock: SteppedClock, content: str) -> None:

@@ -15,6 +15,7 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from tests.tui.looks import notices, shown_screen, shown_text, title
+from vramscope.engine.model import HostSample
 from vramscope.tui.live.node_screen import NO_LIST_RECORDED, NO_LIST_WITHOUT_GPU
 from vramscope.tui.live.screen import AlertLine, HostLine, LiveScreen, NoteLine
 from vramscope.tui.screens.dialogs import HelpScreen, NotesScreen
@@ -171,7 +172,10 @@ async def test_the_host_line_shows_whole_figures_only() -> None:
         assert app.live.query_one(HostLine).text == "host   412.0/1,008.0 GiB  41 %"
         await pilot.resize_terminal(200, 10)
         await pilot.pause()
-        assert app.live.query_one(HostLine).text.endswith("cpu  23 %")
+        line = app.live.query_one(HostLine)
+        assert line.text.endswith("cpu  23 %")
+        line.show(HostSample(cpu_percent=23.0, load_average=12.345))
+        assert line.text.endswith("cpu  23 %   load 12.3")
 
 
 async def test_snapshots_that_come_too_fast_are_counted_for_a_minute() -> None:
