@@ -152,6 +152,12 @@ def test_the_field_is_named_and_an_integer_beyond_every_column_is_rejected() -> 
         body_of(decode(encode("sample", "hub", sample)), Sample)
 
 
+def test_an_integer_that_no_float_holds_is_rejected_next_to_fractions() -> None:
+    device = DeviceSample("GPU-a", 0, memory=MemoryReading(used_bytes=10**400), power_w=0.5)
+    with pytest.raises(WireError):
+        check_numbers(msgspec.structs.replace(make_sample(1), devices=(device,)))
+
+
 def test_a_number_of_our_own_that_cannot_be_is_left_unmeasured() -> None:
     device = DeviceSample("GPU-a", 0, power_w=math.inf, temperature_c=40.0)
     mended = mend_numbers(msgspec.structs.replace(make_sample(1), devices=(device,)))
