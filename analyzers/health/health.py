@@ -3,7 +3,7 @@
 An error is a fact and needs no dwell. `docs/verdicts.md` has the rules.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...engine.model import (
@@ -43,6 +43,18 @@ _PENDING = EvidenceKey("waits for a reset")
 
 _METHOD = "The driver reported it, to NVML or in the kernel's log"
 _METHOD_MEMORY = "The driver counts the errors of memory that ECC finds and cannot correct"
+
+
+def find_last_xid(findings: Iterable[Finding]) -> dict[str, int]:
+    """Return the number of the newest XID of each device, by its UUID, as far as findings have one."""
+    newest: dict[str, tuple[float, int]] = {}
+    for finding in findings:
+        name, _, code = str(_CODE.read(finding) or "").partition(" ")
+        if finding.kind != DEVICE_ERROR or finding.device_uuid is None or name != "XID" or not code.isdigit():
+            continue
+        found = (_LAST.read_number(finding) or finding.updated_s, int(code))
+        newest[finding.device_uuid] = max(found, newest.get(finding.device_uuid, found))
+    return {uuid: code for uuid, (_, code) in newest.items()}
 
 
 class _Key(NamedTuple):

@@ -69,7 +69,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     has_worker: bool = True
     # Who is alerted of findings besides the viewers; None for nobody.
     alerts: AlertSettings | None = None
-    # Flags of the process that serves Prometheus; None for none.
+    # Flags of the process that serves or pushes metrics; None for none.
     exporter_arguments: tuple[str, ...] | None = None
     # Where it listens beyond its folder; None for nowhere.
     listening: "Listening | None" = None
@@ -156,13 +156,14 @@ def _serve(
 
 @contextmanager
 def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None]:
-    """Serve Prometheus within the block, if that was asked for."""
+    """Serve or push metrics within the block, if that was asked for."""
     if arguments is None:
         yield
         return
     exporter = ExporterProcess(folder, arguments, tell=_print)
     try:
-        _print(f"metrics are available at {exporter.start()}")
+        places = exporter.start()
+        _print(_describe_places(places))
         yield
     finally:
         exporter.stop()
@@ -296,7 +297,7 @@ class ExporterProcess:
             self._process = self._spawn()
             address = _read_address(self._process)
             if address is not None:
-                self._warn(f"metrics are available again at {address}")
+                self._warn(_describe_places(address, " again"))
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
         _close_pipes(process)
@@ -305,6 +306,12 @@ class ExporterProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+
+def _describe_places(places: str, again: str = "") -> str:
+    """Return in words what an exporter printed: addresses that it serves, then one that it pushes to."""
+    is_served = not places.startswith("pushed")
+    return f"metrics are available{again} at {places}" if is_served else f"metrics are{again} {places}"
 
 
 def _read_address(process: "subprocess.Popen[bytes]") -> str | None:

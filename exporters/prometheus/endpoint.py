@@ -1,15 +1,12 @@
-"""The process behind `vramscope agent --prometheus`: follows an agent and serves what it knows."""
+"""Where metrics are served, and how they are protected: addresses, TLS and passwords."""
 
 import base64
 import binascii
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
 import secrets
-import signal
-import sys
 import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -25,8 +22,6 @@ from ...engine.files.base.yaml_text import YamlError, parse_yaml
 
 if TYPE_CHECKING:
     from ssl import SSLContext
-
-    from .server import HubFollower, Render
 
 
 # Where metrics are served: a port on loopback, or a given and protected address.
@@ -186,69 +181,6 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
     protection = WebConfig() if web_config is None else read_web_config(web_config)
     check_protected(address, has_tls=protection.tls_server_config is not None, is_insecure=is_insecure)
     return EndpointOptions(address, protection)
-
-
-def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int | None = None) -> int:
-    """Serve the metrics of an agent until stopped; the address goes to standard output first.
-
-    Args:
-        parent_fd: Pipe that closes when the agent that started this process ends; None to run until stopped.
-
-    Raises:
-        UsageError: It cannot listen there, or a certificate cannot be used.
-    """
-    from ...engine.sampling.live import node_name
-    from .server import HubFollower, MetricsServer
-
-    config = options.protection.tls_server_config
-    users = options.protection.basic_auth_users
-    tls = None if config is None else make_tls_context(config)
-    follower = HubFollower(runtime_dir, node=node_name())
-    server = MetricsServer(
-        options.address, _make_renderer(follower), tls, Passwords(users) if users else None
-    )
-    ended = _watch_for_end(parent_fd)
-    follower.start()
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    sys.stdout.write(f"{server.url}\n")
-    sys.stdout.flush()
-    ended.wait()
-    server.shutdown()
-    server.server_close()
-    follower.stop()
-    return 0
-
-
-def _make_renderer(follower: "HubFollower") -> "Render":
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.exposition import choose_encoder
-
-    from .exposition import PictureCollector
-
-    registry = CollectorRegistry()
-    registry.register(PictureCollector(follower.look))
-
-    def render(accepted: str) -> tuple[bytes, str]:
-        encode, kind = choose_encoder(accepted)
-        return encode(registry), kind
-
-    return render
-
-
-def _watch_for_end(parent_fd: int | None) -> threading.Event:
-    """Return what is set by a signal, or when the agent closes its pipe."""
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: ended.set())
-    if parent_fd is not None:
-
-        def read_to_end() -> None:
-            while os.read(parent_fd, 64):
-                pass
-            ended.set()
-
-        threading.Thread(target=read_to_end, name="parent", daemon=True).start()
-    return ended
 
 
 # Users and passwords of a web configuration: bcrypt, in the same time whether a user is known or not.

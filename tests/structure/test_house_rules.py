@@ -117,7 +117,6 @@ def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
 
 GUARDED = {
     "engine/agent/agent.py": "runs within the verb `agent`",
-    "exporters/prometheus/endpoint.py": "runs within the verb `exporter`",
 }
 """Files below the verbs that write to the streams of a verb, which write printable text only."""
 ON_THEIR_OWN = {

@@ -1,4 +1,4 @@
-"""Files that vramscope writes: there whole or not at all, and readable for their owner alone.
+"""Files that vramscope writes: there whole or not at all, and readable for their owner alone unless asked.
 
 Output never goes through a symbolic link: whoever may write in a folder, as anybody can in `/tmp`, could
 choose by one what is overwritten. `/dev/stdout` and other links to pipes, terminals and devices are written
@@ -30,10 +30,13 @@ def write_whole(data: bytes, path: Path) -> None:
 
 
 @contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
+def open_output(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """Yield a stream; its content becomes the file at the end, unless something is raised before.
 
     A pipe, terminal or device is written to as it is.
+
+    Args:
+        mode: Of a file that did not exist before.
     """
     with explaining_writes(path):
         place = _refuse_link(path)
@@ -41,7 +44,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
                 yield stream
         else:
-            with replacing(place) as stream:
+            with replacing(place, mode=mode) as stream:
                 yield stream
 
 
@@ -54,9 +57,9 @@ def place_output(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, is_durable: bool = False, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """Yield a stream whose content replaces a file in one step; a link there is not followed."""
-    with _drafted(path) as (_, descriptor), os.fdopen(descriptor, "wb") as stream:
+    with _drafted(path, mode) as (_, descriptor), os.fdopen(descriptor, "wb") as stream:
         yield stream
         stream.flush()
         if is_durable:
@@ -131,7 +134,7 @@ def _is_special(place: Path) -> bool:
 
 
 @contextmanager
-def _drafted(path: Path) -> Iterator[tuple[Path, int]]:
+def _drafted(path: Path, mode: int = PRIVATE_MODE) -> Iterator[tuple[Path, int]]:
     """Yield a new file in the same folder, by path and descriptor; at the end it replaces `path`."""
     # Not named after the file: a name of 255 bytes has no room for more, and nobody can guess this one.
     draft = path.with_name(f".vramscope-{os.urandom(8).hex()}.part")
@@ -139,7 +142,8 @@ def _drafted(path: Path) -> Iterator[tuple[Path, int]]:
     try:
         with suppress(FileNotFoundError):
             before = path.lstat().st_mode
-            os.fchmod(descriptor, before & 0o777 if stat.S_ISREG(before) else PRIVATE_MODE)
+            mode = before & 0o777 if stat.S_ISREG(before) else mode
+        os.fchmod(descriptor, mode)
         yield draft, descriptor
         draft.replace(path)
     finally:

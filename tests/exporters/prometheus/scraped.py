@@ -11,8 +11,8 @@ from tests.tui.assessed_cases import make_assessment
 from tests.tui.canned import NODE, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_job
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.exporters.prometheus.exposition import PictureCollector
-from vramscope.exporters.prometheus.families import Picture
+from vramscope.exporters.metrics.families import Picture
+from vramscope.exporters.prometheus.text import PictureCollector
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 

@@ -406,19 +406,14 @@ def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: b
     add(interval_flag, "replay_interval", text, "TIME", Reading(parse_duration, flag="--interval"))
 
 
-def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> "_ArgumentGroup":
-    """Add the flags of verbs that serve Prometheus, except `--insecure`; return their group.
-
-    Args:
-        default: Value of `--prometheus` when it is not given; None for no endpoint.
-    """
-    group = parser.add_argument_group("Prometheus")
+def add_endpoint_flags(parser: ArgumentParser) -> "_ArgumentGroup":
+    """Add the flags of verbs that serve or push metrics, except `--insecure`; return their group."""
+    group = parser.add_argument_group("metrics")
     group.add_argument(
         "--prometheus",
         metavar="ADDRESS:PORT",
         nargs="?",
         const="",
-        default=default,
         help="serve /metrics there (default 127.0.0.1:9464; :PORT means loopback too)",
     )
     group.add_argument(
@@ -426,6 +421,18 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
         metavar="FILE",
         type=Path,
         help="web configuration file as of Prometheus exporters: TLS certificate, passwords",
+    )
+    group.add_argument(
+        "--dcgm-names",
+        action="store_true",
+        help="serve device metrics under the names of dcgm-exporter too",
+    )
+    group.add_argument(
+        "--otlp",
+        metavar="URL",
+        nargs="?",
+        const="",
+        help="push to this OpenTelemetry collector by OTLP over HTTP (default http://localhost:4318)",
     )
     return group
 

@@ -81,7 +81,7 @@ def _add_elsewhere(parser: ArgumentParser) -> None:
         "--insecure",
         action="store_true",
         help="beyond loopback, use no keys for --listen and the nodes of --relay, and no TLS for "
-        "--prometheus; everybody on the way can read",
+        "--prometheus and --otlp; everybody on the way can read",
     )
 
 
@@ -146,19 +146,22 @@ def _read_listening(arguments: Namespace) -> "Listening | None":
 
 def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
     """Return the checked flags of the exporter that the agent starts; None without one."""
-    from vramscope.engine.errors import UsageError
+    from .exporter import read_outputs
 
-    flags = ("--insecure",) if arguments.insecure else ()
-    if arguments.prometheus is None:
-        if arguments.web_config is not None or (flags and arguments.listen is None):
-            raise UsageError("--web-config needs --prometheus, and --insecure needs --prometheus or --listen")
+    read_outputs(arguments)
+    if arguments.prometheus is None and arguments.otlp is None:
+        if arguments.insecure and arguments.listen is None:
+            raise UsageError("--insecure needs --prometheus, --otlp or --listen")
         return None
-    from vramscope.exporters.prometheus.endpoint import read_endpoint_options
-
-    read_endpoint_options(arguments.prometheus, arguments.web_config, is_insecure=arguments.insecure)
-    if arguments.web_config is not None:
-        flags = (*flags, "--web-config", str(arguments.web_config.absolute()))
-    return (f"--prometheus={arguments.prometheus}", *flags)
+    given = (
+        (arguments.prometheus is not None, f"--prometheus={arguments.prometheus}"),
+        (arguments.otlp is not None, f"--otlp={arguments.otlp}"),
+        (arguments.dcgm_names, "--dcgm-names"),
+        (arguments.insecure, "--insecure"),
+    )
+    flags = tuple(text for is_given, text in given if is_given)
+    web_config = arguments.web_config
+    return flags if web_config is None else (*flags, "--web-config", str(web_config.absolute()))
 
 
 def _test_alert(settings: "AlertSettings") -> int:
@@ -197,11 +200,12 @@ def check_relay_flags(arguments: Namespace) -> None:
         raise UsageError("--relay needs nodes to pass on: name them with --connect, --hosts or --ssh")
     if arguments.listen is None:
         raise UsageError("--relay needs a port for viewers: add --listen, for example --listen '*:5757'")
-    others = (arguments.test_alert, arguments.no_worker, arguments.stdio, arguments.prometheus is not None)
+    exports = arguments.prometheus is not None or arguments.otlp is not None
+    others = (arguments.test_alert, arguments.no_worker, arguments.stdio, exports)
     if any(others) or arguments.replay is not None:
         raise UsageError(
-            "--relay does not go with --test-alert, --no-worker or --prometheus: give these to the agents "
-            "behind the relay"
+            "--relay does not go with --test-alert, --no-worker, --prometheus or --otlp: give these to the "
+            "agents behind the relay"
         )
 
 

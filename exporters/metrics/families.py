@@ -1,17 +1,16 @@
-"""A family of metrics as prometheus_client's object, its series, and the picture of a node they are of."""
+"""A family of metrics with its series, in no output's own form, and the picture of a node they are of."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from ...engine.model import Assessment, DeviceSample, Finding, RankSample, Sample
 from ...engine.model.finding import is_last_word
 from ...engine.viewer.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
+MetricKind = Literal["gauge", "counter", "info", "untyped"]
+"""`untyped`: a name of another program, which the text must repeat as it is, whatever its kind there."""
 Subject = TypeVar("Subject")
 """Source of a value: a device, a process, an agent."""
 
@@ -26,7 +25,7 @@ class Family(Generic[Subject]):
 
     name: str
     """Without the `_total` of a counter and the `_info` of an info."""
-    kind: Literal["gauge", "counter", "info"]
+    kind: MetricKind
     unit: str
     """How the name ends, in the singular of OpenMetrics; empty without a unit."""
     help: str
@@ -106,14 +105,27 @@ class Picture(NamedTuple):
 
 NODE_LABELS = ("node",)
 Row = tuple[tuple[str, ...], float | None]
-"""Values of the labels, and the figure; None where it is unmeasured."""
+"""Values of the labels, and the value; None where it is unmeasured."""
+
+
+class Metric(NamedTuple):
+    """One family as it is at one moment: what every output is made of."""
+
+    name: str
+    """Without the `_total` of a counter and the `_info` of an info."""
+    kind: MetricKind
+    unit: str
+    help: str
+    labels: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], float], ...]
+    """Values of the labels, and the value: 1 for an info. Never empty."""
 
 
 def read_all(
     families: Iterable[Family[Subject]],
     labels: tuple[str, ...],
     subjects: Iterable[tuple[tuple[str, ...], Subject]],
-) -> "Iterator[Metric]":
+) -> Iterator[Metric]:
     subjects = list(subjects)
     for it in families:
         rows = ((values, it.read(subject)) for values, subject in subjects)
@@ -121,27 +133,19 @@ def read_all(
 
 
 def make_rows(
-    name: str, kind: str, unit: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]
-) -> "Iterator[Metric]":
+    name: str, kind: MetricKind, unit: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]
+) -> Iterator[Metric]:
     """Yield one family, if it has a series."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-    family = make(name, text, labels=labels, unit=unit)
-    for values, figure in rows:
-        if figure is not None and math.isfinite(figure) and (kind != "counter" or figure >= 0):
-            family.add_metric(values, figure)
-    if family.samples:
-        yield family
+    told = tuple(
+        (values, float(value))
+        for values, value in rows
+        if value is not None and math.isfinite(value) and (kind != "counter" or value >= 0)
+    )
+    if told:
+        yield Metric(name, kind, unit, text, labels, told)
 
 
 def make_info(
     name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[str, ...]]
-) -> "Iterator[Metric]":
-    from prometheus_client.core import InfoMetricFamily
-
-    family = InfoMetricFamily(name, text, labels=labels)
-    for values in rows:
-        family.add_metric(values, {})
-    if family.samples:
-        yield family
+) -> Iterator[Metric]:
+    yield from make_rows(name, "info", "", text, labels, ((values, 1.0) for values in rows))

@@ -1,12 +1,9 @@
-"""The families as prometheus_client's objects, from which it makes the text of a scrape.
-
-prometheus_client is an extra of ours: `pip install 'vramscope[prometheus]'`.
-"""
+"""All that an agent knows as families of metrics: one table, which every output reads."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from ...engine.model import (
     AllocatorReading,
@@ -31,6 +28,7 @@ from .families import (
     NODE_LABELS,
     RANK_LABELS,
     Family,
+    Metric,
     Picture,
     Row,
     label_text,
@@ -38,23 +36,10 @@ from .families import (
     make_rows,
     read_all,
 )
-from .server_families import collect_servers
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from .servers import collect_servers
 
 
-class PictureCollector:
-    """What a registry of prometheus_client asks at each scrape."""
-
-    def __init__(self, look: Callable[[], Picture]) -> None:
-        self._look = look
-
-    def collect(self) -> "Iterator[Metric]":
-        return collect(self._look())
-
-
-def collect(picture: Picture) -> "Iterator[Metric]":
+def collect(picture: Picture) -> Iterator[Metric]:
     """Yield the families that have a series; what is unmeasured or too old has none."""
     yield from _collect_agent(picture)
     yield from _collect_devices(picture)
@@ -68,7 +53,7 @@ def _read_times(
     families: Iterable[Family[Timed]],
     labels: tuple[str, ...],
     subjects: Iterable[tuple[tuple[str, ...], Timed]],
-) -> "Iterator[Metric]":
+) -> Iterator[Metric]:
     """Yield families of times that count from a sample, as seconds from the scrape."""
     for family in families:
         rows: list[Row] = [
@@ -79,7 +64,7 @@ def _read_times(
         yield from make_rows(family.name, family.kind, family.unit, family.help, labels, rows)
 
 
-def _collect_agent(picture: Picture) -> "Iterator[Metric]":
+def _collect_agent(picture: Picture) -> Iterator[Metric]:
     node = (label_text(picture.node),)
     yield from read_all(AGENT_GAUGES, NODE_LABELS, [(node, picture)])
     hub = picture.snapshot.hub
@@ -93,7 +78,7 @@ def _collect_agent(picture: Picture) -> "Iterator[Metric]":
         yield from read_all(HOST_FAMILIES, NODE_LABELS, [(node, sample.host)])
 
 
-def _collect_devices(picture: Picture) -> "Iterator[Metric]":
+def _collect_devices(picture: Picture) -> Iterator[Metric]:
     labelled = [(picture.label_device(it.uuid), it) for it in picture.devices]
     infos = [(*labels, label_text(it.name), it.kind, label_text(it.parent_uuid)) for labels, it in labelled]
     info_labels = (*DEVICE_LABELS, *DEVICE_INFO_LABELS)
@@ -130,7 +115,7 @@ def _collect_devices(picture: Picture) -> "Iterator[Metric]":
     yield from make_rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
 
 
-def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
+def _collect_ranks(picture: Picture) -> Iterator[Metric]:
     everybody: list[tuple[tuple[str, ...], RankSample]] = [
         (picture.label_rank(it), it) for it in picture.ranks
     ]
@@ -142,7 +127,7 @@ def _collect_ranks(picture: Picture) -> "Iterator[Metric]":
     yield from read_all(COUNTERS, RANK_LABELS, everybody)
 
 
-def _collect_risks(picture: Picture) -> "Iterator[Metric]":
+def _collect_risks(picture: Picture) -> Iterator[Metric]:
     labelled = [(picture.label_assessment(it), it) for it in list_assessments(picture)]
     levels: list[Row] = [
         ((*labels, level), float(it.level == level)) for labels, it in labelled for level in LEVELS
@@ -159,7 +144,7 @@ def _collect_risks(picture: Picture) -> "Iterator[Metric]":
     yield from make_rows(name, "gauge", "", text, (*DEVICE_LABELS, *FINDINGS_LABELS), counted)
 
 
-def _collect_trends(picture: Picture) -> "Iterator[Metric]":
+def _collect_trends(picture: Picture) -> Iterator[Metric]:
     trends = [
         (picture.label_device(it.device_uuid), it.device_trend)
         for it in list_assessments(picture)

@@ -2,13 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from ...engine.model import EngineReading, ServerSample
-from .families import Family, Picture, Row, label_text, make_info, make_rows, read_all
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from .families import Family, Metric, Picture, Row, label_text, make_info, make_rows, read_all
 
 SERVER_LABELS = ("node", "server", "engine")
 SERVER_UP_NAME = "vramscope_server_up"
@@ -66,7 +62,7 @@ ENGINE_FAMILIES = (
 )
 
 
-def collect_servers(picture: Picture) -> "Iterator[Metric]":
+def collect_servers(picture: Picture) -> Iterator[Metric]:
     sample = picture.sample
     servers: tuple[ServerSample, ...] = () if sample is None or not picture.is_fresh else sample.servers
     labelled = [((label_text(picture.node), label_text(it.name)), it) for it in servers]
