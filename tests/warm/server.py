@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable
@@ -151,10 +152,17 @@ def load_torch() -> None:
 
 
 def load_vramscope() -> None:
-    """Load all of ours that shows no screen, and what that imports."""
+    """Load all of ours that shows no screen, what that imports, and what draws figures."""
     import pynvml  # noqa: F401 - imported when a driver is looked for
 
     import vramscope
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ImportError):
+        os.environ["MPLCONFIGDIR"] = folder  # where it writes a list of fonts as it is loaded
+        import matplotlib.backends.backend_agg
+        import matplotlib.backends.backend_pdf
+        import matplotlib.backends.backend_svg  # noqa: F401
+    os.environ.pop("MPLCONFIGDIR", None)
 
     for layer in ("engine", "analyzers", "exporters", "cli"):
         for found in pkgutil.walk_packages(

@@ -13,6 +13,7 @@ from ...components import require_package
 from ...vramscope.cli.running import environment, run
 from ...vramscope.cli.test_stream import agent
 from ..ranks.running import see
+from ..uncompiled import UNCOMPILED
 from .targets import running
 
 
@@ -86,8 +87,10 @@ def test_inside_a_job_it_is_the_probe_of_the_job(tmp_path: Path) -> None:
     assert path.endswith("engine/probe/__init__.py")
 
 
-TRAINING = """
-import torch, vramscope
+TRAINING = (
+    UNCOMPILED
+    + """
+import time, torch, vramscope
 vramscope.attach()
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
@@ -97,12 +100,13 @@ while True:
     for part in range(4):
         optimizer.zero_grad()
         with vramscope.phase("forward"):
-            for _ in range(20):
-                loss = model(torch.randn(8, 64)).sum()
+            loss = model(torch.randn(8, 64)).sum()
+            time.sleep(0.02)
         loss.backward()
         optimizer.step()
     vramscope.step()
 """
+)
 
 
 def test_a_script_names_its_steps_and_their_parts(tmp_path: Path) -> None:

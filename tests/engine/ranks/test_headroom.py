@@ -11,13 +11,16 @@ from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
 
 from ...vramscope.cli.running import no_library, start
+from ..uncompiled import UNCOMPILED
 from .running import see
 from .test_agent import running_agent
 
 START_WITHIN_S = 120.0
 SIZES = 5
 """Of a batch that the job tries."""
-SCRIPT = """
+SCRIPT = (
+    UNCOMPILED
+    + """
 import json, pathlib, sys, time
 import torch, vramscope
 torch.set_num_threads(1)
@@ -48,9 +51,10 @@ for batch in sizes:
         train(batch)
 while not answer.exists():
     train(32)
-    time.sleep(0.02)
+    time.sleep(0.1)
 print(json.dumps([fits(batch) for batch in json.loads(answer.read_text())]))
 """
+)
 
 
 def _estimates(snapshot: Snapshot) -> tuple[HeadroomEstimate, ...]:

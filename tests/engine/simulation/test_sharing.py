@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.simulation.simulated import GIB, MIB, run_ranks, run_script
+from tests.engine.simulation.simulated import GIB, MIB, run_ranks
 
 RANK = """
 import hashlib, json, os, torch
@@ -70,23 +70,30 @@ def test_two_ranks_train_on_one_or_two_cards(tmp_path: Path, devices: int) -> No
 
 def test_a_rank_runs_out_of_what_the_other_holds(tmp_path: Path) -> None:
     config = {"total_bytes": GIB, "ledger_dir": str(tmp_path / "cards")}
-    result = run_script(
+    first, second = run_ranks(
         tmp_path,
         """
-        import subprocess, sys, torch
-        if len(sys.argv) == 1:
+        import os, time, torch
+        def wait_for(name):
+            while not os.path.exists(name):
+                time.sleep(0.01)
+        if os.environ["RANK"] == "0":
             held = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
-            command = [sys.executable, "boot.py", "train.py", "again"]
-            print(subprocess.run(command, capture_output=True, text=True).stdout)
+            open("held", "w").close()
+            wait_for("tried")
             del held
             torch.cuda.empty_cache()
             print(torch.cuda.mem_get_info()[0])
         else:
+            wait_for("held")
             try:
                 torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
             except torch.OutOfMemoryError as error:
                 print("324.00 MiB is free" in str(error), "has 700.00 MiB memory in use" in str(error))
+            open("tried", "w").close()
         """,
         config,
+        2,
     )
-    assert result.stdout.split() == ["True", "True", str(GIB)], result.stdout + result.stderr
+    assert second.split() == ["True", "True"]
+    assert first.split() == [str(GIB)]

@@ -18,10 +18,13 @@ from ...components import require_package
 from ...engine.jobs.interpreters import SUPPORTED, find_python, list_pythons
 from ...engine.jobs.targets import BUSY, Target, make_stub_torch, running
 from ...engine.ranks.running import list_ranks
+from ...engine.uncompiled import UNCOMPILED
 from ...waiting import wait_until
 from .running import Outcome, run
 
-TRAINING = """
+TRAINING = (
+    UNCOMPILED
+    + """
 import time, torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
@@ -31,8 +34,9 @@ while True:
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
-    time.sleep(0.005)
+    time.sleep(0.02)
 """
+)
 STUB = f"import torch\nprint('ready')\n{BUSY}"
 
 

@@ -19,10 +19,13 @@ from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ...engine.jobs.environments import make_environment_with_torch_alone
 from ...engine.ranks.running import await_steps
+from ...engine.uncompiled import UNCOMPILED
 from ...waiting import wait_until
 from .running import run
 
-TRAINING = """
+TRAINING = (
+    UNCOMPILED
+    + """
 import os, sys, time, torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
@@ -34,6 +37,7 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.02)
 print("done")
 """
+)
 SPAWNING = """
 import multiprocessing, os, sys
 def train(mark):

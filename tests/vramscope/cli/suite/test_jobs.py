@@ -17,12 +17,15 @@ from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ....engine.ranks.running import await_steps
+from ....engine.uncompiled import UNCOMPILED
 from ....waiting import wait_until
 from ..running import Outcome, Program, run, start
 from .running import report_of
 
 MIB = 1 << 20
-LEAKING = """
+LEAKING = (
+    UNCOMPILED
+    + """
 import os, sys, time, torch
 torch.set_num_threads(1)
 weights = torch.nn.Parameter(torch.zeros(1 << 20, device="cuda"))
@@ -40,6 +43,7 @@ while os.getppid() != 1:
         kept.clear()
     time.sleep(0.05)
 """
+)
 
 
 @pytest.fixture
@@ -133,11 +137,11 @@ def check_line_found_by_the_agent(stream: Program, pid: int) -> None:
     named = next((finding for finding in found if "kept by" in finding["title"]), None)
     stream.kill()
     assert named is not None, "the stream ended before the line was named"
-    assert named["title"].endswith(", kept by remember() at train.py:8")
-    assert named["advice"].startswith("Look at remember() at train.py:8: ")
+    assert named["title"].endswith(", kept by remember() at train.py:13")
+    assert named["advice"].startswith("Look at remember() at train.py:13: ")
     evidence = {each["name"]: each["value"] for each in named["evidence"]}
     assert evidence["process"] == pid
-    assert evidence["source file"].endswith("/train.py:8")
+    assert evidence["source file"].endswith("/train.py:13")
     assert evidence["share of the growth"] == 100
 
 
@@ -151,11 +155,11 @@ def check_line_found_by_tracking(pid: int) -> None:
         printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert f"process {pid}: most of the growth is kept by remember() at train.py:8" in said
+    assert f"process {pid}: most of the growth is kept by remember() at train.py:13" in said
     tracking = report_of(Outcome(0, printed, ""), "leak")["tracking"]
     assert (tracking["active"], tracking["pids"]) == (True, [pid])
     source = tracking["sources"][0]
-    assert (source["line"], source["function"]) == (8, "remember")
+    assert (source["line"], source["function"]) == (13, "remember")
     assert source["grown_bytes"] >= MIB
 
 
