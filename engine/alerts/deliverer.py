@@ -25,6 +25,7 @@ import msgspec
 
 from ..http_opener import make_opener
 from ..text import last_printable_line
+from .formats import encode_alert
 from .payload import DeliveryJob, make_variables
 
 MAX_REASON_CHARS = 300
@@ -54,7 +55,7 @@ def deliver(job: DeliveryJob) -> None:
 
 def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
     """Run a command, and end it with all its children if it takes too long."""
-    with _open_memory(msgspec.json.encode(job.alert)) as given, _open_memory(b"") as said:
+    with _open_memory(encode_alert(job.alert, job.hook.format)) as given, _open_memory(b"") as said:
         try:
             process = subprocess.Popen(
                 command,
@@ -82,7 +83,7 @@ def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
 def _post(job: DeliveryJob) -> None:
     """Post to a webhook; a failure that may pass by itself is tried once more."""
     hook = job.hook
-    body = msgspec.json.encode(job.alert)
+    body = encode_alert(job.alert, hook.format)
     for is_last in (False, True):
         try:
             with _at_most(hook.timeout_s):

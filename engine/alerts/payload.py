@@ -8,7 +8,7 @@ import msgspec
 from ..model import Finding, Severity
 from ..settings import AlertSettings
 from ..settings.layers import FINDING_PREFIX
-from ..settings.model import AlertEvent
+from ..settings.model import AlertEvent, AlertFormat
 from ..text import clean_texts, make_printable
 from ..units import format_age
 from .state import Crossing
@@ -102,6 +102,7 @@ _HOST = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#@\s]+)")
 class Hook(msgspec.Struct, frozen=True):
     command: tuple[str, ...] | None = None
     url: str | None = None
+    format: AlertFormat = "vramscope"
     # For one try; a webhook has two.
     timeout_s: float = 10.0
     retry_after_s: float = RETRY_AFTER_S
@@ -129,9 +130,13 @@ class DeliveryJob(msgspec.Struct, frozen=True):
 def list_hooks(settings: AlertSettings) -> list[Hook]:
     hooks = []
     if settings.command is not None:
-        hooks.append(Hook(command=settings.command, timeout_s=settings.timeout_s))
+        hooks.append(
+            Hook(command=settings.command, format=settings.command_format, timeout_s=settings.timeout_s)
+        )
     if settings.webhook_url is not None:
-        hooks.append(Hook(url=settings.webhook_url, timeout_s=settings.timeout_s))
+        hooks.append(
+            Hook(url=settings.webhook_url, format=settings.webhook_format, timeout_s=settings.timeout_s)
+        )
     return hooks
 
 

@@ -14,6 +14,9 @@ AlertLevel = Literal["low", "medium", "high", "critical"]
 # Events of a finding that alerts can be sent for.
 AlertEvent = Literal["opened", "raised", "closed"]
 
+# What a hook gets: our own object, or what another program reads.
+AlertFormat = Literal["vramscope", "alertmanager", "kubernetes-event"]
+
 COMMAND_KEY = "alerts.command"
 WEBHOOK_KEY = "alerts.webhook_url"
 ATTACH_KEY = "attach"
@@ -43,8 +46,14 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Program, with its arguments, that the agent runs at each of these events, without a shell. It gets the
     finding as JSON on its standard input, and in variables `VRAMSCOPE_FINDING_*`.
     """
+    command_format: AlertFormat = "vramscope"
+    """What the command gets on its standard input: `vramscope`, our own object; `alertmanager`, alerts of
+    Alertmanager's API v2; or `kubernetes-event`, an event of the node that `kubectl create -f -` reads.
+    """
     webhook_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]\S*$")] | None = None
     """Address to which the agent posts the finding as JSON at each of these events."""
+    webhook_format: AlertFormat = "vramscope"
+    """What is posted there, in the same words: `alertmanager` for `http://…:9093/api/v2/alerts`."""
     timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 10.0
     """Seconds after which a hook that has not ended or answered is stopped."""
 

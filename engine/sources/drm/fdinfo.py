@@ -148,9 +148,10 @@ class ClientScan:
         now_s = self._clock_s()
         if now_s < self._due_s:
             return
-        self.has_scanned = True
         began_s = self._cpu_s()
         self.held = self._scan(now_s)
+        # Not before: else the lane that reads memory takes a scan under way for one that found nothing.
+        self.has_scanned = True
         wait_s = max(SCAN_INTERVAL_S, (self._cpu_s() - began_s) / COST_SHARE)
         # A little early, as the readings that ask for it are not exact to the tick.
         self._due_s = now_s + min(LONGEST_WAIT_S, wait_s) - 0.5

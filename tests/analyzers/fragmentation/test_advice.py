@@ -53,8 +53,13 @@ def does_run(settings: str, steps: int, card_bytes: int) -> bool:
     return True
 
 
-def test_what_is_said_of_settings_is_what_the_same_job_does_under_them() -> None:
-    advice = advise_settings(snapshot_of(pinned_job(), 60), 0)
+@pytest.fixture(scope="module")
+def advice() -> SettingsAdvice:
+    """Return the advice for a pinned job of 60 steps."""
+    return advise_settings(snapshot_of(pinned_job(), 60), 0)
+
+
+def test_what_is_said_of_settings_is_what_the_same_job_does_under_them(advice: SettingsAdvice) -> None:
     assert advice.reason is None
     assert advice.peak_reserved_bytes == advice.recorded_peak_bytes == reserved_by("", 60)
     assert advice.least_card_bytes is not None
@@ -69,8 +74,7 @@ def test_what_is_said_of_settings_is_what_the_same_job_does_under_them() -> None
     assert advice.candidates[0].settings == EXPANDABLE
 
 
-def test_what_is_only_cache_on_a_card_with_room_is_no_saving() -> None:
-    advice = advise_settings(snapshot_of(pinned_job(), 60), 0)
+def test_what_is_only_cache_on_a_card_with_room_is_no_saving(advice: SettingsAdvice) -> None:
     assert (advice.least_card_bytes or 0) < 0.85 * (advice.peak_reserved_bytes or 0)
     best = advice.candidates[0]
     assert best.peak_reserved_bytes < 0.8 * (advice.peak_reserved_bytes or 0), (
@@ -79,8 +83,8 @@ def test_what_is_only_cache_on_a_card_with_room_is_no_saving() -> None:
     assert 0 < best.saved_bytes < 0.05 * (advice.least_card_bytes or 0), "on a full one it is little"
 
 
-def test_it_is_said_to_be_simulated_and_what_it_rests_on() -> None:
-    best, *_, basis = advise_settings(snapshot_of(pinned_job(), 60), 0).sentences
+def test_it_is_said_to_be_simulated_and_what_it_rests_on(advice: SettingsAdvice) -> None:
+    best, *_, basis = advice.sentences
     assert best == (
         f"simulated: with PYTORCH_ALLOC_CONF={EXPANDABLE} this trace would run in 1.1 GiB, 36 MiB less (-3%)"
     )
@@ -91,15 +95,14 @@ def test_it_is_said_to_be_simulated_and_what_it_rests_on() -> None:
     assert "(recorded: 1.4 GiB)" in basis
 
 
-def test_a_job_on_a_full_card_is_followed_through_its_flushes() -> None:
+def test_a_job_on_a_full_card_is_followed_through_its_flushes(advice: SettingsAdvice) -> None:
     job = Job(1216 * MIB, vary(1, *LENGTHS), keep=200)
-    advice = advise_settings(snapshot_of(job, 60), 0)
-    assert job.allocator.memory_stats()["num_alloc_retries"] == advice.flushes > 0
-    assert advice.reason is None
-    assert advice.peak_reserved_bytes == advice.recorded_peak_bytes
-    roomy = advise_settings(snapshot_of(pinned_job(), 60), 0)
-    assert advice.least_card_bytes == roomy.least_card_bytes, "the card that it ran on does not matter"
-    assert "; the cache was given back " in advice.sentences[-1]
+    full = advise_settings(snapshot_of(job, 60), 0)
+    assert job.allocator.memory_stats()["num_alloc_retries"] == full.flushes > 0
+    assert full.reason is None
+    assert full.peak_reserved_bytes == full.recorded_peak_bytes
+    assert full.least_card_bytes == advice.least_card_bytes, "the card that it ran on does not matter"
+    assert "; the cache was given back " in full.sentences[-1]
 
 
 def test_a_job_that_empties_its_cache_is_followed_too() -> None:

@@ -12,7 +12,7 @@ from tests.engine.sources.conftest import SteppedClock
 from tests.engine.sources.drm_root import GIB, DrmMachine
 from vramscope.engine.errors import DeviceLostError, NotSupportedError
 from vramscope.engine.sources.drm.dmem import parse_dmem
-from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
+from vramscope.engine.sources.drm.fdinfo import ClientScan, parse_fdinfo
 from vramscope.engine.sources.drm.reader import DrmReader
 from vramscope.engine.sources.drm.regions import ask_size, parse_regions
 from vramscope.engine.sources.drm.source import DrmSource, find_pci_name
@@ -123,6 +123,24 @@ def test_an_arc_on_i915_has_no_total_and_says_so(machine: DrmMachine, stepped_cl
     stepped_clock.now_s += 2.0
     machine.write("sys/class/drm/card0/device/hwmon/hwmon4/energy1_input", 105_000_000)
     assert reader.read_details().power_w == 50.0, "the whole card's energy, not that of a part of it"
+
+
+def test_a_scan_that_the_other_lane_has_begun_is_not_taken_for_one_that_found_nothing(
+    machine: DrmMachine, stepped_clock: SteppedClock
+) -> None:
+    machine.add_arc_i915()
+    machine.host.add_process(20)
+    machine.add_drawing(20, 4, i915_client(3, local="1536 MiB"))
+    seen: list[tuple[bool, int]] = []
+
+    def look_meanwhile() -> float:
+        seen.append((scan.has_scanned, len(scan.held)))
+        return 0.0
+
+    scan = ClientScan(machine.root, lambda: stepped_clock.now_s, look_meanwhile)
+    scan.scan_if_due()
+    assert seen[0] == (False, 0)
+    assert (scan.has_scanned, len(scan.held)) == (True, 1)
 
 
 @pytest.mark.parametrize("driver", ["i915", "xe"])

@@ -223,7 +223,7 @@ async def test_a_recorded_allocator_is_told_as_far_as_it_goes(
         assert words in shown_text(app)
 
 
-SIZES = ((1, 1), (300, 2), (3, 80), (20, 5), (40, 10), (60, 18), (80, 24), (200, 50), (300, 80))
+SIZES = ((1, 1), (300, 2), (3, 80), (20, 5), (40, 10), (60, 18), (80, 24), (300, 80))
 
 
 @pytest.mark.parametrize("case", CASES)
