@@ -49,8 +49,10 @@ gc.disable()  # until all tests are collected: nothing of that is garbage
 
 GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
-WORKERS_BESIDE_CORES = 3
+WORKERS_BESIDE_CORES = 4
 """Tests wait for programs and clocks too, which other workers can use."""
+WAITING_WORKERS = 3
+"""Workers that begin with tests that wait; the others have more than enough for the cores meanwhile."""
 
 
 settings.register_profile("suite", max_examples=40, deadline=None)
@@ -91,23 +93,26 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with tests that wait, on as many workers as there are beside the cores, then with the verbs.
+    """Begin with tests that wait, on some of the workers, then with the verbs.
 
-    The others compute meanwhile. At the end one worker would have the longest, and the cores nothing to do.
+    The others compute meanwhile, one of them first what loads torch. At the end one worker would have the
+    longest, and the cores nothing to do.
     """
     items.sort(key=lambda item: not item.path.is_relative_to(REPOSITORY / "tests" / "vramscope"))
     waiting = [item for item in items if item.get_closest_marker("waits")]
-    rest = [item for item in items if not item.get_closest_marker("waits")]
+    others = [item for item in items if not item.get_closest_marker("waits")]
+    loading = [item for item in others if item.get_closest_marker("loads_torch")]
+    rest = [item for item in others if not item.get_closest_marker("loads_torch")]
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
     ordered: list[pytest.Item] = []
-    lanes = min(WORKERS_BESIDE_CORES, count)
+    lanes = min(WAITING_WORKERS, count)
     for lane in range(lanes):
         size = (len(items) - len(ordered)) // (count - lane)  # what xdist gives to this worker
         first = waiting[lane::lanes]
         fill = max(size - len(first), 0)
         ordered += [*first, *rest[:fill]]
         rest = rest[fill:]
-    items[:] = ordered + rest
+    items[:] = ordered + loading + rest
 
 
 def pytest_collection_finish() -> None:

@@ -1,10 +1,13 @@
 """A pane of a real tmux in which the real program runs, driven by keys."""
 
+import shlex
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -25,7 +28,13 @@ class Pane:
         self._server = f"vramscope-{uuid.uuid4().hex[:8]}"
         exports = "".join(f"export {name}='{value}'; " for name, value in variables.items())
         script = f"{exports}{command}; echo exit code $?; exec cat"
-        self._run("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), script)
+        self._folder = tempfile.TemporaryDirectory()
+        self._written = Path(self._folder.name) / "written"
+        self._written.touch()
+        self._seen_bytes, self._seen = -1, ""
+        session = ("new-session", "-d", "-x", str(width), "-y", str(height), script)
+        copy = ("pipe-pane", f"exec cat >> {shlex.quote(str(self._written))}")
+        self._run("-f", "/dev/null", *session, ";", *copy)
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(
@@ -41,13 +50,20 @@ class Pane:
         """Return what the pane shows."""
         return self._run("capture-pane", "-p", *(["-e"] if with_styles else []))
 
+    def look(self) -> str:
+        """Return what the pane shows; tmux is asked only where something was written since the last look."""
+        written_bytes = self._written.stat().st_size  # tmux copies what it has drawn already
+        if written_bytes != self._seen_bytes:
+            self._seen, self._seen_bytes = self.read(), written_bytes
+        return self._seen
+
     def wait_for(self, *texts: str) -> str:
         """Wait until the pane shows all of these and return it."""
         shown = ""
 
         def has_all() -> bool:
             nonlocal shown
-            shown = self.read()
+            shown = self.look()
             return all(text in shown for text in texts)
 
         try:
@@ -59,7 +75,7 @@ class Pane:
     def leave(self, text: str) -> None:
         """Press Escape and wait until a text is gone; a key right after Escape would be taken for Alt."""
         self.press("Escape")
-        wait_until(lambda: text not in self.read(), DEADLINE_S, f"{text!r} to go")
+        wait_until(lambda: text not in self.look(), DEADLINE_S, f"{text!r} to go")
 
     def press(self, *keys: str) -> None:
         """Press keys, by their names in tmux."""
@@ -78,6 +94,7 @@ class Pane:
     def kill(self) -> None:
         """Close the pane as tmux does when its window is closed."""
         subprocess.run([self._tmux, "-L", self._server, "kill-server"], check=False, capture_output=True)
+        self._folder.cleanup()
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def test_a_recording_is_begun_left_found_again_and_ended(
         opened.wait_for("1 GPU", "* REC")
         opened.press("R")
         opened.wait_for("Recorded ")
-        wait_until(lambda: "REC" not in opened.read().splitlines()[0], what="the sign to go")
+        wait_until(lambda: "REC" not in opened.look().splitlines()[0], what="the sign to go")
         assert "goes on" not in quit_of(opened)
     with Recording(path) as recording:
         assert not recording.is_unfinished

@@ -48,7 +48,7 @@ def test_a_recording_is_shown_and_driven_by_keys(run_folder: Path) -> None:
         opened.leave("replay: pause")
         opened.press("Enter")
         opened.resize(40, 10)
-        wait_until(lambda: opened.read().splitlines()[0].startswith(" ? OOM risk"))
+        wait_until(lambda: opened.look().splitlines()[0].startswith(" ? OOM risk"))
         opened.resize(200, 50)
         opened.wait_for("recorded trace", "q quit")
         assert "exit code 0" in quit_of(opened)

@@ -14,6 +14,8 @@ from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import allocated, play
 
+pytestmark = pytest.mark.loads_torch
+
 KIB = 1 << 10
 START_US = 1_724_696_104_000_000
 SIZES = [

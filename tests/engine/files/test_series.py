@@ -158,11 +158,11 @@ def test_a_last_line_that_was_cut_off_is_left_out(
 
 
 def test_a_gzip_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    whole = "\n".join([HEADER, *(f"{time},0,{time * 7919 % 10007},,,," for time in range(200_000))]).encode()
+    whole = "\n".join([HEADER, *(f"{time},0,{time * 7919 % 10007},,,," for time in range(40_000))]).encode()
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(whole)[:-5000])
     records, notes = read(path)
-    assert 100_000 < len(records) < 200_000
+    assert 20_000 < len(records) < 40_000
     assert notes[0] == "the compressed file is cut short; the rest is missing"
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from vramscope.engine.probe.base.coordinates import find_coordinates
 
+pytestmark = pytest.mark.loads_torch
+
 
 def refuse() -> int:
     raise RuntimeError("the group is not initialized")

@@ -26,6 +26,8 @@ from vramscope.engine.probe.model_state import (
 )
 from vramscope.engine.probe.session import Session
 
+pytestmark = pytest.mark.loads_torch
+
 if TYPE_CHECKING:
     import torch
 else:

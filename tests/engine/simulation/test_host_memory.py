@@ -7,6 +7,8 @@ import pytest
 from tests.engine.simulation.simulated import GIB, run_script
 from vramscope.engine.simulation import ledger as notices
 
+pytestmark = pytest.mark.loads_torch
+
 # Host memory is imported by the tests: torch, which it needs, costs a worker two seconds.
 
 

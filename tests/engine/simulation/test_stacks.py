@@ -11,6 +11,8 @@ import pytest
 from tests.components import require_package
 from tests.later import LaterModule
 
+pytestmark = pytest.mark.loads_torch
+
 if TYPE_CHECKING:
     from vramscope.engine.simulation import host_memory as stacks
     from vramscope.engine.simulation.host_memory import Stack

@@ -114,7 +114,7 @@ def test_in_a_real_terminal_it_can_be_made_small_and_says_more_than_the_limit(tm
         )
         assert "Traceback" not in text
         opened.resize(40, 10)
-        wait_until(lambda: "diverge at step 60: 3.0 GiB" in opened.read() and "▌ GPU 1" in opened.read())
+        wait_until(lambda: "diverge at step 60: 3.0 GiB" in opened.look() and "▌ GPU 1" in opened.look())
         opened.press("q")
         opened.wait_for("exit code 3")
 

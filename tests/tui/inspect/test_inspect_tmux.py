@@ -23,7 +23,7 @@ def test_a_snapshot_is_opened_and_driven_by_keys(tmp_path: Path) -> None:
         opened.press("j", "Enter")
         opened.wait_for("device 1, 2 of 2")
         opened.resize(40, 10)
-        wait_until(lambda: "reserved 524 MiB" in opened.read())
+        wait_until(lambda: "reserved 524 MiB" in opened.look())
         opened.resize(200, 50)
         opened.wait_for("device 1, 2 of 2", "q quit")
         opened.press("q")

@@ -12,6 +12,8 @@ from vramscope.analyzers.planning.theory import ExpertShape, count_parameters
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import UsageError
 
+pytestmark = pytest.mark.loads_torch
+
 SMALL = Architecture(family="gpt", layers=2, hidden=32, heads=4, vocabulary=70, positions=64)
 
 

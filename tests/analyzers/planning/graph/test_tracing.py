@@ -12,6 +12,8 @@ from tests.later import LaterModule
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
 from vramscope.engine.errors import UsageError
 
+pytestmark = pytest.mark.loads_torch
+
 torch: Any = LaterModule("torch")
 
 WORKLOADS = REPOSITORY / "engine" / "workloads"

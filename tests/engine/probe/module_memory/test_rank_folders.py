@@ -7,6 +7,8 @@ import pytest
 
 from vramscope.engine.probe.module_memory.torch_trace import NoProfile, RankPlace, initialize_llm_profile
 
+pytestmark = pytest.mark.loads_torch
+
 
 @contextmanager
 def joined_world(rank: int, size: int) -> Iterator[None]:
