@@ -40,9 +40,9 @@ def _measure_once(
         )
     loop = subprocess.Popen([sys.executable, "-m", "benchmarks.bare_loop"], env=machine.env)
     try:
-        _wait_for_worker(mark, log)
+        wait_for_worker(mark, log)
         time.sleep(SETTLE_S)
-        costs, bare = _measure_beside(loop.pid, mark, window_s)
+        costs, bare = measure_beside(loop.pid, mark, window_s)
         for role, cost in costs.items():
             agent_result.costs.setdefault(role, []).append(cost)
         loop_result.costs.setdefault("all", []).append(bare)
@@ -56,7 +56,7 @@ def _measure_once(
         machine.wait_until_gone(mark)
 
 
-def _measure_beside(loop_pid: int, mark: str, window_s: float) -> tuple[dict[str, Cost], Cost]:
+def measure_beside(loop_pid: int, mark: str, window_s: float) -> tuple[dict[str, Cost], Cost]:
     """Return what the processes of a mark cost over a window, and what the loop did."""
     before, began_s = observe([loop_pid])[loop_pid], time.monotonic()
     costs = measure_cost(mark, window_s)
@@ -65,7 +65,7 @@ def _measure_beside(loop_pid: int, mark: str, window_s: float) -> tuple[dict[str
     return costs, Cost(percent, after.rss_mib, after.pss_mib, after.threads)
 
 
-def _wait_for_worker(mark: str, log: Path, timeout_s: float = 20.0) -> None:
+def wait_for_worker(mark: str, log: Path, timeout_s: float = 20.0) -> None:
     """Return once the agent has started its worker."""
     deadline_s = time.monotonic() + timeout_s
     while "worker" not in {name_role(pid) for pid in find_marked(mark) if pid != os.getpid()}:

@@ -292,6 +292,8 @@ RETRY_S = 5.0
 PROVISIONAL_RETRY_S = 1.0
 # A shorter wait is a plain sleep: it costs a third less than an event, which could end it early.
 PLAIN_SLEEP_S = 0.1
+# Longest wait between two turns without a device to read.
+IDLE_S = 1.0
 # Between two searches for devices that came or went, MIG instances too; each takes half a millisecond.
 REDISCOVER_S = 15.0
 # Rounds that wait to be folded for the next tick.
@@ -537,6 +539,9 @@ class SourceSampler:
                 self.first_round.set()
             now_s = clock_s()
             due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
+            if not self._readable:
+                # A source whose devices are none must not cost a node ten turns a second.
+                due_s = max(due_s, now_s + min(IDLE_S, self._discover_due_s - now_s))
             if due_s - now_s <= PLAIN_SLEEP_S:
                 time.sleep(due_s - now_s)
             else:

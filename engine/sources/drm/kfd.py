@@ -4,20 +4,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..kernel_files import list_names, parse_number, read_bytes, read_text
+from ..kernel_files import KeptFile, list_names, parse_number, read_bytes, read_text
 
 _MOST_NODES = 1024
 _MOST_PROCESSES = 4096
-# Between two readings, and between two of the files that were 0.
+# Between two readings.
 _INTERVAL_S = 1.5
+# Between two readings of the files that were 0: of a process that was first seen within the last minute, as
+# those allocate on one GPU after the other, and of all others.
 _ALL_INTERVAL_S = 9.5
+_ALL_LATER_INTERVAL_S = 29.5
+_YOUNG_S = 60.0
+# Files that stay open, as opening one costs several times what reading does.
+_MOST_KEPT = 256
 
 
 class _Held(NamedTuple):
-    """Bytes of one process by compute node, and when all nodes are due to be read again."""
+    """Bytes of one process by compute node, when all are due to be read again, and when it was first seen."""
 
     sizes: dict[str, int | None]
     all_due_s: float
+    first_s: float
 
 
 class KfdProcesses:
@@ -34,6 +41,8 @@ class KfdProcesses:
         # Address of each compute node, by the id of the node.
         self._addresses: dict[str, str] = {}
         self._held: dict[str, _Held] = {}
+        # Of what a process holds, by process and node.
+        self._files: dict[tuple[str, str], KeptFile] = {}
         self._by_address: dict[str, dict[int, int]] = {}
         self._due_s = clock_s()
 
@@ -50,6 +59,7 @@ class KfdProcesses:
         if addresses != self._addresses:
             self._addresses = addresses
             self._held = {}
+            self._files = {}
 
     def read(self, pci_address: str) -> dict[int, int] | None:
         """Return bytes by host pid of the processes that compute on a GPU; None if it does not compute."""
@@ -65,6 +75,8 @@ class KfdProcesses:
     def _read_all(self, now_s: float) -> None:
         names = [name for name in list_names(self._folder / "proc")[:_MOST_PROCESSES] if name.isdigit()]
         self._held = {name: self._read_process(name, now_s) for name in names}
+        for key in [it for it in self._files if it[0] not in self._held]:
+            del self._files[key]
         self._by_address = {}
         for name, held in self._held.items():
             for gpu_id, size in held.sizes.items():
@@ -75,14 +87,24 @@ class KfdProcesses:
     def _read_process(self, name: str, now_s: float) -> _Held:
         before = self._held.get(name)
         if before is None or now_s >= before.all_due_s:
+            first_s = now_s if before is None else before.first_s
+            wait_s = _ALL_INTERVAL_S if now_s - first_s < _YOUNG_S else _ALL_LATER_INTERVAL_S
             sizes = {gpu_id: self._read_size(name, gpu_id) for gpu_id in self._addresses}
-            return _Held(sizes, now_s + _ALL_INTERVAL_S)
+            return _Held(sizes, now_s + wait_s, first_s)
         sizes = {id_: self._read_size(name, id_) if size else size for id_, size in before.sizes.items()}
-        return _Held(sizes, before.all_due_s)
+        return before._replace(sizes=sizes)
 
     def _read_size(self, pid: str, gpu_id: str) -> int | None:
-        # None if it ended, or does not use this GPU.
-        return parse_number(read_bytes(f"{self._folder}/proc/{pid}/vram_{gpu_id}", 64))
+        """Return bytes; None if it ended, or does not use this GPU."""
+        key = pid, gpu_id
+        kept = self._files.get(key)
+        if kept is not None:
+            return parse_number(kept.read())
+        path = f"{self._folder}/proc/{pid}/vram_{gpu_id}"
+        size = parse_number(read_bytes(path, 64))
+        if size and len(self._files) < _MOST_KEPT:
+            self._files[key] = KeptFile(path, 64)
+        return size
 
 
 def _find_address(properties: str) -> str | None:

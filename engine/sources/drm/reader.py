@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...errors import DeviceDeniedError, DeviceError, DeviceLostError, NotSupportedError
 from ...model import DeviceHardware, MemoryReading, ProcessReading
 from ..host import read_host_memory
-from ..kernel_files import NumberFile, list_names, read_text
+from ..kernel_files import KeptFile, NumberFile, list_names, read_text
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, make_reading
 from .cards import Card
@@ -23,6 +23,8 @@ SLEEP_CHECK_S = 1.0
 # Process lists change seldom; a tick that comes a little early reads them all the same.
 PROCESS_INTERVAL_S = 1.5
 HARDWARE_INTERVAL_S = 3.5
+# Values of `power/runtime_status`, a file that wakes nothing.
+_ASLEEP = (b"suspended", b"suspending")
 _MOST_C = 200.0
 _MOST_W = 10_000.0
 # Names of sensors by label, best first: of the whole chip. Battlemage and later begin at temp2.
@@ -60,6 +62,7 @@ class DrmReader:
         self._shared = shared
         self._clock_s = clock_s = shared.clock_s
         self._is_asleep = False
+        self._sleep_file = KeptFile(f"{card.folder}/power/runtime_status", 64)
         self._sleep_due_s = clock_s()
         self._processes: tuple[ProcessReading, ...] | None = None
         self._processes_due_s = clock_s()
@@ -185,7 +188,7 @@ class DrmReader:
         now_s = self._clock_s()
         if now_s >= self._sleep_due_s:
             self._sleep_due_s = now_s + SLEEP_CHECK_S
-            self._is_asleep = is_asleep(self._folder)
+            self._is_asleep = (self._sleep_file.read() or b"").strip() in _ASLEEP
         if self._is_asleep:
             raise NotSupportedError(
                 "the GPU sleeps to save power, and reading it would wake it; its memory is read again once a "
@@ -221,11 +224,6 @@ class DrmReader:
             self._processes_due_s = now_s + PROCESS_INTERVAL_S
             self._processes = tuple(self.list_processes())
         return self._processes
-
-
-def is_asleep(folder: Path) -> bool:
-    """Return whether a device is suspended while it is not in use; this file does not wake it."""
-    return read_text(folder / "power/runtime_status") in ("suspended", "suspending")
 
 
 # Files of a monitor by what they measure; of several the last one that exists counts.

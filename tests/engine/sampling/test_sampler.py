@@ -2,16 +2,17 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from vramscope.engine.errors import SourceUnavailableError
 from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading
 from vramscope.engine.sampling import sampler as sampler_module
-from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, SourceSampler
+from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, DeviceReadings, SourceSampler, _Lane
 from vramscope.engine.sources.source import DeviceDetails
 
 from ...clocks import HandClock
@@ -138,6 +139,30 @@ def test_a_plug_in_that_breaks_in_its_details_is_named_and_its_memory_stays() ->
     source.readers[1].details_error = None
     _run_for(sampler, clock, 3.0)
     assert sampler.notes() == []
+
+
+@pytest.mark.usefixtures("_is_clocked")
+def test_a_source_without_a_device_wakes_its_lane_once_a_second_and_one_that_comes_is_found() -> None:
+    source, clock = HandSource(0), HandClock()
+    source.error = SourceUnavailableError("no library")
+    sampler = _make_sampler(source, clock)
+    turns: list[float] = []
+    read = sampler._read_memories
+
+    def note(lane: _Lane, devices: Sequence[DeviceReadings], now_s: float) -> None:
+        turns.append(now_s)
+        read(lane, devices, now_s)
+
+    sampler._read_memories = note  # type: ignore[method-assign]
+    _run_for(sampler, clock, 20.0)
+    assert 18 <= len(turns) <= 22
+    source.error = None
+    source.readers = [HandReader(0)]
+    _run_for(sampler, clock, 6.0)
+    assert [device.state for device in sampler.collect(STALE_AFTER_S)] == ["ok"]
+    turns.clear()
+    _run_for(sampler, clock, 2.0)
+    assert len(turns) >= 18, "and is read ten times a second"
 
 
 class Interruption:

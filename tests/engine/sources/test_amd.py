@@ -24,6 +24,7 @@ from vramscope.engine.model import DeviceActivity, Sample
 from vramscope.engine.sampling.live import open_node
 from vramscope.engine.sources.drm.amd import AmdReader
 from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
+from vramscope.engine.sources.drm.kfd import KfdProcesses
 from vramscope.engine.sources.drm.metrics import parse_metrics
 from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.exporters.status.document import describe_sample
@@ -301,6 +302,54 @@ def test_metrics_of_any_content_are_possible_or_none(revision: tuple[int, int], 
             assert metrics.busy_percent is None or 0 <= metrics.busy_percent <= 100
             assert metrics.edge_c is None or 0 <= metrics.edge_c <= 200
             assert metrics.clock_mhz is None or 0 <= metrics.clock_mhz <= 20_000
+
+
+def test_compute_memory_is_of_now_and_of_other_gpus_within_half_a_minute(
+    machine: DrmMachine, stepped_clock: SteppedClock
+) -> None:
+    machine.add_mi300x(compute="DPX", parts=2)
+    kfd = KfdProcesses(machine.root, stepped_clock)
+    kfd.find_nodes()
+
+    def read(after_s: float) -> dict[int, int] | None:
+        stepped_clock.now_s += after_s
+        return kfd.read("0000:05:00.0")
+
+    machine.add_computing(7, vram_5000=GIB, vram_5001=0)
+    assert read(0.0) == {7: GIB}
+    machine.add_computing(7, vram_5000=2 * GIB)
+    assert read(2.0) == {7: 2 * GIB}
+    machine.add_computing(7, vram_5001=4 * GIB)
+    assert read(10.0) == {7: 6 * GIB}, "a process that has just begun"
+    machine.add_computing(7, vram_5001=0)
+    assert read(2.0) == {7: 2 * GIB}
+    assert read(100.0) == {7: 2 * GIB}
+    machine.add_computing(7, vram_5001=GIB)
+    assert read(2.0) == {7: 2 * GIB}
+    assert read(30.0) == {7: 3 * GIB}
+    shutil.rmtree(machine.root / "sys/class/kfd/kfd/proc/7")
+    assert read(2.0) == {}
+    machine.add_computing(7, vram_5000=GIB // 2)
+    assert read(2.0) == {7: GIB // 2}, "another process with the same number"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=80), st.binary(max_size=200), st.binary(max_size=80))
+def test_compute_files_of_any_content_are_sizes(
+    tmp_path_factory: pytest.TempPathFactory, gpu_id: bytes, properties: bytes, size: bytes
+) -> None:
+    machine = DrmMachine(tmp_path_factory.mktemp("kfd"))
+    machine.add_mi300x(parts=2)
+    node = "sys/class/kfd/kfd/topology/nodes/1"
+    machine.write(f"{node}/gpu_id", gpu_id)
+    machine.write(f"{node}/properties", b"location_id 1280\n" + properties)
+    machine.write("sys/class/kfd/kfd/proc/7/vram_5001", size)
+    machine.write("sys/class/kfd/kfd/proc/8/vram_5001", GIB)
+    kfd = KfdProcesses(machine.root, lambda: 1.0)
+    kfd.find_nodes()
+    found = kfd.read("0000:05:00.0") or {}
+    assert found[8] == GIB
+    assert all(value > 0 for value in found.values())
 
 
 _LINE = st.one_of(
