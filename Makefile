@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist dist-check sbom audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -56,6 +56,18 @@ docs: $(VENV)/.documented ## build the documentation as a site: build/site/index
 dist: $(VENV)/.tested ## build the wheel and the source distribution: dist/, the same bytes at each try
 	@$(BIN)/python .ci/build-dist dist
 
+dist-check: dist $(VENV)/.tooled ## build them, and let twine say whether a package index would take them
+	@$(VENV)/tools/bin/twine check --strict dist/*.whl dist/*.tar.gz
+
+sbom: $(VENV)/.tooled ## list every pinned package: dist/vramscope.cdx.json (CycloneDX), the same bytes at each try
+	@mkdir -p dist
+	@$(VENV)/tools/bin/python -W ignore -m cyclonedx_py requirements constraints.txt --pyproject pyproject.toml --mc-type application \
+		--short-PURLs --output-reproducible --spec-version 1.6 --output-format JSON --validate -o dist/vramscope.cdx.json
+	@echo dist/vramscope.cdx.json
+
+audit: $(VENV)/.tooled ## ask the advisory database about every pinned package; one that it does not know fails
+	@$(VENV)/tools/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
+
 clean: ## remove what the targets above have made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -77,6 +89,11 @@ $(VENV)/.tested: $(VENV)/.installed
 $(VENV)/.documented: $(VENV)/.installed
 	@echo "vramscope: installing what the documentation is built with into $(VENV)" >&2
 	@$(PIP) --quiet --editable '.[docs]' && touch $@
+
+$(VENV)/.tooled: .ci/tools.txt | $(BIN)/python
+	@echo "vramscope: installing the tools for packages into $(VENV)/tools" >&2
+	@$(BIN)/python -m venv $(VENV)/tools
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/tools/bin/python -m pip install --quiet -r .ci/tools.txt && touch $@
 
 $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2

@@ -11,7 +11,7 @@ def main() -> int:
     from vramscope.cli.application import run
 
     open_standard_streams()
-    return run(sys.argv[1:])
+    return run(sys.argv[1:], owns_process=True)
 
 
 def _leave_out_current_folder() -> None:

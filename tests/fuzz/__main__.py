@@ -2,20 +2,21 @@
 
 It needs atheris. What is found is left in `build/fuzz/TARGET/`; minimize it (`--minimize FILE`), mend the
 reader, and keep the bytes in `tests/fuzz/finds/` as `TARGET-what.bin`: `test_finds.py` reads them ever after.
+`--keep` chooses from all inputs so far the few that the suite replays (`tests/fuzz/corpus/`).
 """
 
 import argparse
 import importlib
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from tests import REPOSITORY
+
+from .corpus import choose, load, save
 
 ROOT = REPOSITORY
 WORK = ROOT / "build" / "fuzz"
@@ -37,6 +38,10 @@ def main() -> int:
     if unknown:
         print(f"unknown targets {sorted(unknown)}; expected some of {list(TARGETS)}", file=sys.stderr)
         return 2
+    if arguments.keep:
+        for name in arguments.targets or TARGETS:
+            print(f"{name}: kept {_keep(name)} inputs", flush=True)
+        return 0
     found = False
     # libFuzzer ends its process at once: what that one has written is removed here.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -56,6 +61,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--keep", action="store_true", help="fuzz nothing; choose what the suite replays")
     parser.add_argument("--minimize", metavar="FILE", help="make a find smaller")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -65,12 +71,12 @@ def _fuzz(name: str, seconds: int, minimize: str | None) -> None:
     """Fuzz one target in this process, which libFuzzer ends."""
     atheris: Any = importlib.import_module("atheris")  # only here, and not part of what tests need
     with atheris.instrument_imports(include=["vramscope"]):
-        from .targets import TARGETS
+        from .targets import TARGETS, bounding_memory
     target = TARGETS[name]
     folder = WORK / name
     corpus = folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(target.seeds()):
+    for number, seed in enumerate([*target.seeds(), *load(name)]):
         (corpus / f"seed-{number}").write_bytes(seed)
     words = [
         f"-max_total_time={seconds}",
@@ -81,17 +87,20 @@ def _fuzz(name: str, seconds: int, minimize: str | None) -> None:
         "-print_final_stats=1",
     ]
     words += ["-minimize_crash=1", minimize] if minimize else [str(corpus)]
-    if target.memory_bytes is not None:
-        _limit_memory(target.memory_bytes)
     atheris.Setup([sys.argv[0], *words], target.run)
-    atheris.Fuzz()
+    with bounding_memory(target.memory_bytes):
+        atheris.Fuzz()
 
 
-def _limit_memory(more_bytes: int) -> None:
-    """Let this process take so many bytes more than it has now."""
-    in_use_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    hard_bytes = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (in_use_bytes + more_bytes, hard_bytes))
+def _keep(name: str) -> int:
+    """Choose from what was kept and what fuzzing has found since; return how many inputs are kept now."""
+    from .targets import TARGETS
+
+    target = TARGETS[name]
+    found = [path.read_bytes() for path in sorted((WORK / name / "corpus").glob("*"))]
+    chosen = choose(target.replay, [*target.seeds(), *load(name), *found])
+    save(name, chosen)
+    return len(chosen)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ import atexit
 import io
 import json
 import pickle
+import resource
 import shutil
 import tempfile
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -84,6 +85,26 @@ class Target(NamedTuple):
     most_bytes: int = 1 << 16
     memory_bytes: int | None = None
     """What reading may take, where the program bounds it by the process that reads."""
+
+    def replay(self, data: bytes) -> None:
+        """Run it on one input, within that memory."""
+        with bounding_memory(self.memory_bytes):
+            self.run(data)
+
+
+@contextmanager
+def bounding_memory(more_bytes: int | None) -> Iterator[None]:
+    """Let this process take so many bytes more than it has now; without end for None."""
+    if more_bytes is None:
+        yield
+        return
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    in_use_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use_bytes + more_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @cache

@@ -33,7 +33,10 @@ class Block(NamedTuple):
 @cache
 def list_pages() -> tuple[Path, ...]:
     """Return the pages that users read."""
-    return (*(ROOT / name for name in ("README.md", "CHANGELOG.md", "ARCHITECTURE.md")), *list_docs())
+    return (
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "ARCHITECTURE.md", "SECURITY.md")),
+        *list_docs(),
+    )
 
 
 def list_docs() -> list[Path]:

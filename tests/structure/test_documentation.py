@@ -150,6 +150,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", list_pages(), ids=lambda page: page.name)
+def test_every_test_that_a_page_names_is_there(page: Path) -> None:
+    missing = []
+    for named in set(re.findall(r"`(tests/[\w./:]+)`", page.read_text(encoding="utf-8"))):
+        path, _, test = named.partition("::")
+        is_there = (ROOT / path).exists() and (not test or f"def {test}(" in (ROOT / path).read_text())
+        missing += [] if is_there else [named]
+    assert missing == []
+
+
+def test_every_line_of_the_threat_model_names_a_test() -> None:
+    rows = re.findall(
+        r"^\| (?!who \||-).*\|$", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 15
+    assert [row for row in rows if "`tests/" not in row.rsplit("|", 2)[1]] == []
+
+
 def test_every_page_is_in_the_table_of_contents() -> None:
     listed = re.findall(r"([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(

@@ -3,6 +3,7 @@
 import configparser
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -123,3 +124,11 @@ def test_installed_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) 
 def _version_of(wheel: Path) -> str:
     """Return the version in the name of a wheel."""
     return wheel.name.split("-")[1]
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", ".ci/tools.txt"])
+def test_every_package_that_is_installed_has_one_exact_version(name: str) -> None:
+    """So a list of them (`make sbom`) says what is there, and an audit asks about that."""
+    lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+-]+", line)] == []

@@ -5,13 +5,21 @@ from collections.abc import Sequence
 
 from .frame.emit import guarded_streams
 from .frame.errors import run_guarded
+from .frame.files import confine_reader
 from .frame.parse import list_verbs, names_run, parse, run_verb
 from .view import refuse_with_verb, show_view
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], *, owns_process: bool = False) -> int:
+    """Run a command line and return its exit code.
+
+    Args:
+        owns_process: Whether the process ends after it, so that it may be confined to the files it names.
+    """
     with guarded_streams():
-        return run_guarded(lambda: _dispatch(argv), failure_code=_choose_failure_code(argv))
+        return run_guarded(
+            lambda: _dispatch(argv, owns_process=owns_process), failure_code=_choose_failure_code(argv)
+        )
 
 
 def _choose_failure_code(argv: Sequence[str]) -> int | None:
@@ -23,7 +31,7 @@ def _choose_failure_code(argv: Sequence[str]) -> int | None:
     return EXIT_OWN_FAILURE if names_run(argv, list_verbs()) else None
 
 
-def _dispatch(argv: Sequence[str]) -> int:
+def _dispatch(argv: Sequence[str], *, owns_process: bool) -> int:
     arguments = parse(argv)
     # Processes that this one starts get the same folder and settings from these variables.
     for name, variable in (("runtime_dir", "VRAMSCOPE_RUNTIME_DIR"), ("config", "VRAMSCOPE_CONFIG")):
@@ -33,4 +41,6 @@ def _dispatch(argv: Sequence[str]) -> int:
     if arguments.verb is None:
         return show_view(arguments)
     refuse_with_verb(arguments)
+    if owns_process:
+        confine_reader(arguments)
     return run_verb(arguments)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
     from vramscope.engine.model import HubStatus
+    from vramscope.engine.sandbox import Protection
 
 
 # `note`: worth knowing; `warning`: something works less well; `problem`: something does not work.
@@ -416,6 +417,31 @@ def examine_zeromq() -> Iterator[Check]:
         yield Check("ZeroMQ", "problem", f"{versions}: a message over ipc did not arrive within 1 s", "", 1)
 
 
+def examine_sandbox(
+    protection: "Protection | None" = None, environ: Mapping[str, str] | None = None
+) -> Iterator[Check]:
+    """Check what the kernel can forbid verbs that read files of others."""
+    from vramscope.engine.sandbox import find_protection
+
+    from .frame.files import SWITCH, is_switched_off
+
+    environ = os.environ if environ is None else environ
+    found = find_protection() if protection is None else protection
+    landlock = f"Landlock {found.landlock_version}" if found.landlock_version else "no Landlock"
+    seccomp = "seccomp" if found.has_seccomp else "no seccomp filter for this machine"
+    if is_switched_off(environ):
+        yield Check("sandbox", "note", f"{SWITCH}={environ[SWITCH]} switches it off", f"unset {SWITCH}")
+    elif found.is_whole:
+        yield Check("sandbox", "ok", f"{landlock} and {seccomp} confine what reads files of others")
+    else:
+        yield Check(
+            "sandbox",
+            "note",
+            f"{landlock}, {seccomp}: what reads files of others is not fully confined",
+            "read files of strangers elsewhere, or with a kernel from 6.2 on that has Landlock switched on",
+        )
+
+
 def examine_attach() -> Iterator[Check]:
     """Check how the probe enters a process that already runs, by a try on a process of its own."""
     from vramscope.engine.jobs.attach import SINCE, can_trace, explain_scope
@@ -580,6 +606,7 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),
         Examination("ZeroMQ", examine_zeromq),
+        Examination("sandbox", examine_sandbox),
         Examination("attach", examine_attach, deadline_s=30.0),
         Examination("plug-ins", examine_plugins),
         Examination("settings", lambda: examine_settings(arguments)),

@@ -1,8 +1,9 @@
-"""The process that unpickles: it refuses every global, and the kernel bounds its memory and time.
+"""The process that unpickles: it refuses every global, and the kernel bounds its memory, time and reach.
 
 Pickle is a program for a machine of its own. Without globals it cannot call anything, but a few bytes can
 still ask for gigabytes (a memo index, nested references) or overrun the C stack. Here that ends a process
-with nothing to lose, not the one that somebody looks at. The reader's process also stays free to draw.
+with nothing to lose, not the one that somebody looks at. The reader's process also stays free to draw. And if
+the unpickler has a hole, whoever comes through it can open no file, socket or program.
 """
 
 import gc
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...errors import InputFileError
+from ...sandbox import confine_decoder
 from ..base.packed_file import GzipStream
 from .reader import GZIP_MARK, Reply, convert_tree, encode_reply
 
@@ -61,6 +63,8 @@ def main() -> None:
     # Everything lives until the end, so there is nothing to collect.
     gc.disable()
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        # All modules are loaded by now.
+        confine_decoder()
         reply = encode_reply(decode(stream))
     sys.stdout.buffer.write(reply)
     sys.stdout.buffer.flush()

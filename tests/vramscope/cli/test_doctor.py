@@ -19,8 +19,10 @@ from vramscope.cli.doctor import (
     examine_host,
     examine_module,
     examine_other_devices,
+    examine_sandbox,
 )
 from vramscope.engine.errors import LibraryMissingError
+from vramscope.engine.sandbox import Protection
 from vramscope.engine.sources.nvml.driver import NvmlLibrary
 from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
@@ -176,6 +178,29 @@ def test_a_driver_that_hangs_is_told_and_holds_nothing_up(
     assert outcome.code == 5
     assert any("no answer within" in check["found"] for check in report["checks"])
     assert report["checks"][-1]["name"] == "terminal"
+
+
+@pytest.mark.parametrize(
+    ("protection", "environ", "status", "words"),
+    [
+        (Protection(7, has_seccomp=True), {}, "ok", "Landlock 7 and seccomp confine"),
+        (
+            Protection(2, has_seccomp=True),
+            {},
+            "note",
+            "Landlock 2, seccomp: what reads files of others is not",
+        ),
+        (Protection(0, has_seccomp=False), {}, "note", "no Landlock, no seccomp filter for this machine"),
+        (Protection(7, has_seccomp=True), {"VRAMSCOPE_SANDBOX": "off"}, "note", "switches it off"),
+    ],
+)
+def test_what_the_kernel_cannot_forbid_is_said(
+    protection: Protection, environ: dict[str, str], status: str, words: str
+) -> None:
+    (check,) = examine_sandbox(protection, environ)
+    assert check.status == status
+    assert words in check.found
+    assert bool(check.advice) == (status == "note")
 
 
 def test_an_examination_that_hangs_keeps_what_it_had_found() -> None:

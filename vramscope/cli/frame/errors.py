@@ -18,6 +18,7 @@ from vramscope.engine.paths import state_folder
 from vramscope.engine.text import make_printable, make_printable_lines
 
 from .emit import complain
+from .files import list_inputs
 
 EXIT_INTERNAL = 1
 EXIT_FINDINGS = 3
@@ -104,39 +105,12 @@ def _write_report(text: str) -> Path | None:
     return path
 
 
-_POSITIONAL = {
-    ("import", "files"),
-    ("replay", "paths"),
-    ("diff", "a"),
-    ("diff", "b"),
-    ("export", "file"),
-    ("inspect", "file"),
-    ("modules", "paths"),
-    ("sweep", "folders"),
-    ("calibrate", "measured"),
-}
-# Names of parsed arguments that are files to read.
-_FLAGS = (
-    "input",
-    "read",
-    "model",
-    "batch",
-    "calibration",
-    "cluster",
-    "calibrate_time",
-    "measured",
-    "memory_dir",
-    "log_dir",
-    "config",
-)
-
-
 def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError:
     """Return the error, or a better one if its file is of a kind that other verbs read."""
     from vramscope.engine.files.base.input_file import show_path
 
     text = str(error)
-    for usage, path in _list_inputs(arguments):
+    for usage, path in list_inputs(arguments):
         if not text.startswith((f"{show_path(path)}:", f"{show_path(path)}, ")) or not path.exists():
             continue
         from vramscope.engine.files.detect import identify
@@ -145,25 +119,6 @@ def name_the_file(error: InputFileError, arguments: Namespace) -> InputFileError
         if kind is not None and not kind.is_read_by(usage):
             return InputFileError(f"{show_path(path)}: {kind.explain(usage)}")
     return error
-
-
-def _list_inputs(arguments: Namespace) -> Iterator[tuple[str, Path]]:
-    """Yield each input file of the command line, with the verb and flag that it was given to."""
-    verb = arguments.verb
-    for name, value in vars(arguments).items():
-        if (verb, name) in _POSITIONAL:
-            usage = verb
-        elif name in _FLAGS:
-            flag = f"--{name.replace('_', '-')}"
-            usage = flag if name == "config" else f"{verb} {flag}"
-        else:
-            continue
-        for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, str | Path):
-                yield usage, Path(each)
-                _, at, folder = str(each).partition("@")
-                if name == "cluster" and at:
-                    yield f"{usage} DEVICE@DIR", Path(folder)
 
 
 _ENDING_A_WATCH = (signal.SIGINT, signal.SIGTERM)

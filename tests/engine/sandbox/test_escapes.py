@@ -1,0 +1,197 @@
+"""Nobody gets out of a process that reads files of others: each way is tried in the process itself."""
+
+import json
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import REPOSITORY
+from tests.engine.recording.test_hostile_files import recorded
+from vramscope.engine.sandbox import find_protection
+
+from .escapes import ESCAPED, Hole
+
+pytestmark = pytest.mark.skipif(
+    not find_protection().is_whole, reason="this kernel lacks Landlock (whole since 6.2) or seccomp"
+)
+REFUSED = {"EPERM", "EACCES"}
+ANYWHERE = {
+    "open another file",
+    "list a folder",
+    "write a file",
+    "make a socket",
+    "make a socket of this machine",
+    "send a datagram",
+    "run a program",
+    "signal another process",
+}
+"""What any process may do that is not confined; the rest depends on the machine and on who runs it."""
+
+
+class Place(NamedTuple):
+    """Where the process is, and what is none of its business."""
+
+    secret: Path
+    folder: Path
+    own: Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    secret = tmp_path / "secret"
+    secret.write_text("key")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("removable", "movable"):
+        (folder / name).write_text("")
+    own = tmp_path / "own"
+    own.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
+        post.bind(str(folder / "post"))
+        yield Place(secret, folder, own)
+
+
+def try_in(place: Place, program: str, *arguments: str, stdin: bytes = b"") -> list[dict[str, str]]:
+    """Run a program that tries to escape, and return what came of each way, for each of its processes."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=REPOSITORY,
+        timeout=60,
+        check=False,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith(b"{")]
+    assert lines, done.stderr
+    return [json.loads(line) for line in lines]
+
+
+def list_escaped(found: dict[str, str]) -> dict[str, str]:
+    return {name: came for name, came in found.items() if came not in REFUSED}
+
+
+def test_a_process_that_is_not_confined_gets_everywhere(place: Place) -> None:
+    [found] = try_in(
+        place,
+        "import sys; from tests.engine.sandbox.escapes import try_all; try_all(*sys.argv[1:])",
+        str(place.secret),
+        str(place.folder),
+    )
+    assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
+
+
+# In place of the verb runs what a stranger would run who came in by its file; each in a fork of its own.
+BROKEN_VERBS = """
+import os, sys
+from tests.engine.sandbox.escapes import try_all
+from vramscope.cli import application
+from vramscope.__main__ import main
+secret, folder, *commands = sys.argv[1:]
+application.run_verb = lambda arguments: bool(try_all(secret, folder)) - 1
+for command in commands:
+    child = os.fork()
+    if not child:
+        sys.argv = ["vramscope", *command.split()]
+        sys.exit(main())
+    os.waitpid(child, 0)
+"""
+COMMANDS = [
+    "import FILE -o OWN/out.vscope",
+    "diff FILE FILE --json",
+    "inspect FILE --json",
+    "export FILE --csv",
+    "export FILE --figure OWN/figures/",
+    "oom --input FILE -o OWN/report.json",
+    "oom --input FILE --every 1m --archive OWN/reports/new",
+    "leak --input FILE",
+    "fragment --input FILE",
+    "profile --input FILE",
+    "modules FILE",
+    "phases --read FILE",
+    "heatmap --memory-dir FILE --json",
+    "sweep FILE --json",
+    "replay FILE --compare",
+    "calibrate FILE",
+]
+
+
+def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place: Place) -> None:
+    file = place.own / "run.csv"
+    file.write_text("time_s,device,allocated_bytes\n")
+    commands = [it.replace("FILE", str(file)).replace("OWN", str(place.own)) for it in COMMANDS]
+    results = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), *commands)
+    assert len(results) == len(COMMANDS)
+    escaped = {command: list_escaped(found) for command, found in zip(COMMANDS, results, strict=True)}
+    assert {command: ways for command, ways in escaped.items() if ways} == {}
+    assert place.secret.read_text() == "key"
+
+
+HOLED_DECODER = """
+import pickle, sys
+import tests.engine.sandbox.escapes
+from vramscope.engine.files.memory_snapshot import decoder
+decoder._PlainUnpickler.find_class = pickle.Unpickler.find_class
+decoder.main()
+"""
+
+
+def test_whoever_comes_through_the_unpickler_stays_in_the_decoder(place: Place) -> None:
+    payload = pickle.dumps(Hole(place.secret, place.folder))
+    [found] = try_in(place, HOLED_DECODER, str(1 << 30), "60", stdin=payload)
+    assert list_escaped(found) == {}
+    assert place.secret.read_text() == "key"
+
+
+def test_the_sandbox_can_be_switched_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VRAMSCOPE_SANDBOX", "off")
+    [found] = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), f"inspect {place.own}/f")
+    assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
+
+
+READING = """
+import sys
+from pathlib import Path
+from vramscope.engine.recording import Recording
+from vramscope.engine.sandbox import confine
+file, scratch = map(Path, sys.argv[1:])
+confine([file], [], scratch=scratch)
+with Recording(file) as recording:
+    print(len(list(recording.samples())))
+print(file.read_bytes()[:6])
+try:
+    (file.parent / "other").read_bytes()
+except PermissionError:
+    print("alone")
+try:
+    file.write_bytes(b"")
+except PermissionError:
+    print("unchanged")
+(scratch / "part").write_bytes(b"")
+(scratch / "part").unlink()
+scratch.rmdir()
+"""
+
+
+def test_a_confined_process_reads_its_file_and_no_neighbour(tmp_path: Path) -> None:
+    file, scratch = tmp_path / "run.vscope", tmp_path / "scratch"
+    file.write_bytes(recorded())
+    (tmp_path / "other").write_text("")
+    scratch.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", READING, file, scratch],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[1:] == ["b'SQLite'", "alone", "unchanged"]
+    assert int(done.stdout.split()[0]) > 0
+    assert not scratch.exists()

@@ -1,0 +1,51 @@
+"""Verbs that read files of others do all their work confined; `tests/engine/sandbox` tries to break out."""
+
+from pathlib import Path
+
+from tests.engine.files.snapshots import small_snapshot, write_snapshot
+from tests.engine.recording.samples import IDENTITY, make_sample
+from vramscope.engine.recording import RecordingWriter
+
+from .running import Outcome, run
+from .suite.running import read_report, write_series
+
+
+def done(outcome: Outcome) -> str:
+    assert outcome.code == 0, outcome.stderr
+    return outcome.stdout
+
+
+def test_a_series_is_imported_exported_and_drawn(tmp_path: Path) -> None:
+    series, recording = write_series(tmp_path / "series.csv", seconds=9), tmp_path / "run.vscope"
+    done(run("import", str(series), "-o", str(recording)))
+    assert done(run("export", str(recording), "--prometheus")).endswith("# EOF\n")
+    done(run("export", str(recording), "--figure", f"{tmp_path}/new/"))
+    assert list((tmp_path / "new").iterdir())
+    archive = tmp_path / "reports" / "here"
+    done(run("profile", "--input", str(series), "--every", "5s", "--archive", str(archive)))
+    assert sum(read_report(path, "profile")["evidence"]["samples"] for path in archive.iterdir()) == 9
+    assert '"schema":"vramscope.difference/' in done(run("diff", str(series), str(recording), "--json"))
+
+
+def test_a_snapshot_is_decoded_by_a_process_within(tmp_path: Path) -> None:
+    snapshot = write_snapshot(tmp_path, small_snapshot())
+    assert '"schema":"vramscope.snapshot/' in done(run("inspect", str(snapshot), "--json"))
+
+
+def test_a_link_is_followed_to_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    series = write_series(tmp_path / "far" / "series.csv", seconds=9)
+    (tmp_path / "link.csv").symlink_to(series)
+    report = done(run("oom", "--input", str(tmp_path / "link.csv"), "--format", "json"))
+    assert '"schema": "vramscope.oom/' in report
+
+
+def test_a_recording_that_is_being_written_is_read_with_its_newest_samples(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    with RecordingWriter(path, IDENTITY) as writer:
+        for tick in range(5):
+            writer.append(make_sample(tick, 1))
+        writer.flush()
+        assert path.with_name("run.vscope-wal").exists()
+        lines = done(run("export", str(path), "--csv")).splitlines()
+    assert len(lines) == 1 + 5
