@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from vramscope.engine.errors import SourceUnavailableError
 from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading
 from vramscope.engine.sampling import sampler as sampler_module
-from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, DeviceReadings, SourceSampler, _Lane
+from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, SourceSampler, _Lane, _Plan
 from vramscope.engine.sources.source import DeviceDetails
 
 from ...clocks import HandClock
@@ -149,9 +149,9 @@ def test_a_source_without_a_device_wakes_its_lane_once_a_second_and_one_that_com
     turns: list[float] = []
     read = sampler._read_memories
 
-    def note(lane: _Lane, devices: Sequence[DeviceReadings], now_s: float) -> None:
+    def note(lane: _Lane, plan: _Plan, now_s: float) -> None:
         turns.append(now_s)
-        read(lane, devices, now_s)
+        read(lane, plan, now_s)
 
     sampler._read_memories = note  # type: ignore[method-assign]
     _run_for(sampler, clock, 20.0)

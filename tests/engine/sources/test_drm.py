@@ -134,13 +134,13 @@ def test_a_scan_that_the_other_lane_has_begun_is_not_taken_for_one_that_found_no
     seen: list[tuple[bool, int]] = []
 
     def look_meanwhile() -> float:
-        seen.append((scan.has_scanned, len(scan.held)))
+        seen.append((clients.has_scanned, len(clients.held)))
         return 0.0
 
-    scan = ClientScan(machine.root, lambda: stepped_clock.now_s, look_meanwhile)
-    scan.scan_if_due()
+    clients = ClientScan(machine.root, lambda: stepped_clock.now_s, look_meanwhile)
+    clients.scan_if_due()
     assert seen[0] == (False, 0)
-    assert (scan.has_scanned, len(scan.held)) == (True, 1)
+    assert (clients.has_scanned, len(clients.held)) == (True, 1)
 
 
 @pytest.mark.parametrize("driver", ["i915", "xe"])
