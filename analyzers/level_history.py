@@ -42,6 +42,27 @@ class LevelHistory:
     def peak_bytes(self) -> int:
         return int(max(self.allocated_bytes.max(), self.reserved_bytes.max()))
 
+    def cut(self, start: float, end: float) -> LevelHistory:
+        """Return the levels from one moment to another, with those at both ends."""
+        import numpy as np
+
+        first = max(0, int(np.searchsorted(self.moments, start, side="right")) - 1)
+        last = int(np.searchsorted(self.moments, end, side="right"))
+        inner = slice(first + 1, max(first + 1, last))
+        return LevelHistory(
+            moments=np.concatenate([[start], self.moments[inner], [end]]),
+            allocated_bytes=_surround(self.allocated_bytes, first, inner),
+            reserved_bytes=_surround(self.reserved_bytes, first, inner),
+            has_times=self.has_times,
+        )
+
+
+def _surround(levels: IntArray, first: int, inner: slice) -> IntArray:
+    import numpy as np
+
+    newest = levels[max(first, inner.stop - 1)]
+    return np.concatenate([levels[first : first + 1], levels[inner], [newest]])
+
 
 def follow_trace(timeline: Timeline) -> LevelHistory:
     """Return the levels of a trace, beginning with those before its first event."""

@@ -54,6 +54,7 @@ from .step_estimate import (
     measure_step_estimate,
 )
 from .sweep import as_sweep_figures, format_sweep, judge_sweep, measure_sweep
+from .time_cursor import as_cursor_figures, format_time_cursor, judge_time_cursor, measure_time_cursor
 from .trace_import import MEGABYTES, format_import, judge_import, measure_import
 
 RESULTS = Path(__file__).parent / "results"
@@ -65,6 +66,7 @@ PARTS = (
     "imports",
     "attach",
     "snapshot",
+    "cursor",
     "series",
     "allocator",
     "simulation",
@@ -272,6 +274,12 @@ def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:
     report.add("snapshot_reader", format_snapshot_reader(readings), as_figures(readings), budgets)
 
 
+def add_time_cursor(report: Report, options: argparse.Namespace) -> None:
+    """Measure the cursor in time over a long trace."""
+    cost = measure_time_cursor(options.runs)
+    report.add("time_cursor", format_time_cursor(cost), as_cursor_figures(cost), judge_time_cursor(cost))
+
+
 MEASURES: dict[str, Callable[[Report, argparse.Namespace], None]] = {
     "imports": add_imports,
     "start": add_start_up,
@@ -281,6 +289,7 @@ MEASURES: dict[str, Callable[[Report, argparse.Namespace], None]] = {
     "probe": add_probe,
     "attach": add_attach,
     "snapshot": add_snapshot_reader,
+    "cursor": add_time_cursor,
     "series": add_series,
     "allocator": add_allocator_model,
     "simulation": add_simulation,

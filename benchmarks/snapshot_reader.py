@@ -144,7 +144,7 @@ def write_snapshot(path: Path, blocks: int, events: int) -> None:
     """
     gc.disable()
     chance = random.Random(20240101)
-    stacks = _grow_stacks(chance)
+    stacks = grow_stacks(chance)
     segments, address = [], 0x7F10_0000_0000
     for _ in range(blocks // BLOCKS_OF_SEGMENT):
         segments.append(_make_segment(chance, address, stacks))
@@ -155,7 +155,7 @@ def write_snapshot(path: Path, blocks: int, events: int) -> None:
         pickle.dump(root, file)
 
 
-def _grow_stacks(chance: random.Random) -> list[list[dict[str, Any]]]:
+def grow_stacks(chance: random.Random) -> list[list[dict[str, Any]]]:
     """Return stacks as programs have them: outer frames in common, 20 to 40 deep, innermost first."""
     operators = [_make_frame(chance) for _ in range(40)]
     stacks = [[_make_frame(chance)]]

@@ -70,7 +70,7 @@ def describe_memory_file(
         UsageError: The file does not have the device.
     """
     if isinstance(content, FlightRecord):
-        _check_device(device, _list_devices(content))
+        check_device(device, _list_devices(content))
         return describe_flight_record(content, width=width, top=top)
     summary = summarize_devices(content, top=top, device=device)
     advice = [advise_settings(content, each.device) for each in summary.devices]
@@ -87,7 +87,7 @@ def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) 
     Raises:
         UsageError: The file does not have the device.
     """
-    _check_device(device, content.devices)
+    check_device(device, content.devices)
     summary = summarize_snapshot(content, top=top)
     chosen = tuple(each for each in summary.devices if device in {None, each.device})
     return msgspec.structs.replace(summary, devices=chosen)
@@ -102,7 +102,7 @@ def summarize_flight(content: FlightRecord, *, top: int, device: int | None) -> 
     Raises:
         UsageError: The record is of a different device.
     """
-    _check_device(device, _list_devices(content))
+    check_device(device, _list_devices(content))
     summary = summarize_flight_record(content)
     return msgspec.structs.replace(summary, stacks=summary.stacks[:top])
 
@@ -111,7 +111,8 @@ def _list_devices(record: FlightRecord) -> tuple[int, ...]:
     return () if record.device.index is None else (record.device.index,)
 
 
-def _check_device(device: int | None, known: tuple[int, ...]) -> None:
+def check_device(device: int | None, known: tuple[int, ...]) -> None:
+    """Raise a `UsageError` if a device is not among those of a file; None stands for all."""
     if device is not None and device not in known:
         told = ", ".join(map(str, known)) or "none"
         raise UsageError(f"--device {device}: the devices in the file are {told}")
@@ -143,7 +144,7 @@ def describe_flight_record(
 
 
 def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
-    when = "" if summary.written_s is None else f" · {_show_time(summary.written_s) or 'at an unknown time'}"
+    when = "" if summary.written_s is None else f" · {show_time(summary.written_s) or 'at an unknown time'}"
     simulated = "simulated device · " if summary.process.is_simulated else ""
     yield cut_words(f"{simulated}out of memory{when}", width)
     process = []
@@ -275,7 +276,7 @@ def _describe_rest(summary: FlightSummary, width: int) -> Iterator[str]:
         yield from wrap(f"note: {make_printable(note)}", width)
 
 
-def _show_time(time_s: float) -> str | None:
+def show_time(time_s: float) -> str | None:
     """Return a time as text; None for one that is on no calendar, as a damaged file may have it."""
     try:
         return f"{datetime.datetime.fromtimestamp(time_s, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -453,7 +454,7 @@ def _describe_requests(requests: Sequence[RequestFit], width: int) -> Iterator[s
 def describe_failures(failures: Sequence[FailedRequest], omitted: int, width: int) -> Iterator[str]:
     """Yield the out-of-memory events, each with its stack and what was live."""
     for failure in failures:
-        when = "" if failure.time_s is None else f" at {_show_time(failure.time_s) or 'an unknown time'}"
+        when = "" if failure.time_s is None else f" at {show_time(failure.time_s) or 'an unknown time'}"
         yield cut_words(f"out of memory{when}: {format_bytes(failure.size_bytes)} requested", width)
         rows = [
             ("allocated", format_bytes(failure.allocated_bytes)),

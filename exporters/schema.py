@@ -26,6 +26,7 @@ SCHEMAS = {
     "fleet": ("vramscope.fleet/1", "exporters.status.document", "FleetExport"),
     "guard": ("vramscope.guard/1", "exporters.status.guard", "GuardLine"),
     "joint-plan": ("vramscope.joint-plan/1", "exporters.plan.joint", "JointPlanReport"),
+    "moment": ("vramscope.moment/1", "exporters.moment", "MomentReport"),
     "phase-records": ("vramscope.phase-records/1", "exporters.phases.report", "PhaseRecordReport"),
     "phases": ("vramscope.phases/1", "exporters.phases.report", "PhaseReport"),
     "plan": ("vramscope.plan/1", "analyzers.planning.partition", "Plan"),

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import (
-    UNMEASURED,
     BlockState,
     Frame,
     MemorySnapshot,
@@ -17,6 +16,7 @@ from ...engine.model.memory_snapshot import (
 )
 from ...engine.units import GIB, MIB, TIB, format_bytes, format_gib
 from ..segments import find_headline, keep_python
+from .lifetimes import follow_blocks
 from .model import (
     DeviceSummary,
     FailedRequest,
@@ -225,9 +225,12 @@ def describe_failures(
     events = np.flatnonzero(np.asarray(trace.action) == int(TraceAction.OOM)).tolist()
     newest = events[: -MOST_FAILURES - 1 : -1]
     failures = []
+    if not newest:
+        return (), 0
+    blocks = follow_blocks(trace, view)
     for event in newest:
-        stack, size_bytes = find_live(trace, event, view)
-        live, _ = grouper.group(stack, size_bytes, MOST_LIVE_STACKS)
+        rows = blocks.find_live(event)
+        live, _ = grouper.group(blocks.stack[rows], blocks.size_bytes[rows], MOST_LIVE_STACKS)
         failures.append(
             FailedRequest(
                 time_s=None if timeline.times_s is None else float(timeline.times_s[event]),
@@ -240,66 +243,6 @@ def describe_failures(
             )
         )
     return tuple(failures), len(events) - len(newest)
-
-
-def list_live_at_peak(snapshot: MemorySnapshot, device: int) -> tuple[int, tuple[StackGroup, ...]]:
-    """Return the most bytes that a device had allocated, and what was live then, the largest first.
-
-    Without a trace it is what was live when the snapshot was made.
-    """
-    view = view_device(snapshot, device)
-    levels = measure_levels(view)
-    grouper = StackGrouper(snapshot.stacks)
-    trace = find_trace(snapshot, device)
-    if trace is None or not len(trace):
-        stack, size_bytes = view.stack[view.is_live], view.size_bytes[view.is_live]
-        return levels.allocated_bytes, grouper.group(stack, size_bytes, len(stack))[0]
-    timeline = build_timeline(trace, view, levels)
-    peak = int(timeline.allocated_bytes.argmax())
-    if timeline.start_allocated_bytes >= int(timeline.allocated_bytes[peak]):
-        peak = -1  # before the first event
-    stack, size_bytes = find_live(trace, peak, view)
-    peak_bytes = timeline.start_allocated_bytes if peak < 0 else int(timeline.allocated_bytes[peak])
-    return peak_bytes, grouper.group(stack, size_bytes, len(stack))[0]
-
-
-def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArray, IntArray]:
-    """Return stack and size in bytes of every block that was live at an event.
-
-    What lives at the end lived then, unless it was allocated since; and what was freed since lived then,
-    unless it was allocated since. So the first event at an address after the moment decides.
-    """
-    import numpy as np
-
-    action = np.asarray(trace.action)
-    address = np.asarray(trace.address)
-    is_later = np.zeros(len(trace), dtype=bool)
-    is_later[event + 1 :] = True
-    is_free = action == int(TraceAction.FREE_REQUESTED)
-    is_alloc = action == int(TraceAction.ALLOC)
-    later = np.flatnonzero(is_later & (is_free | is_alloc))
-    changed, first = np.unique(address[later], return_index=True)
-    freed = later[first][is_free[later[first]]]
-    stack = np.asarray(trace.stack, dtype=np.int64)[freed]
-    stack = _complete_stacks(stack, address[freed], trace, np.flatnonzero(is_alloc & ~is_later))
-    remains = (view.state == int(BlockState.ALLOCATED)) & ~np.isin(view.address, changed)
-    sizes = round_up(np.asarray(trace.size_bytes)[freed])
-    return np.concatenate([view.stack[remains], stack]), np.concatenate([view.size_bytes[remains], sizes])
-
-
-def _complete_stacks(stack: IntArray, address: IntArray, trace: TraceColumns, allocs: IntArray) -> IntArray:
-    """Return the stacks of freed blocks; where the free lacks one, that of its allocation."""
-    import numpy as np
-
-    missing = np.flatnonzero(stack == UNMEASURED)
-    if not len(missing) or not len(allocs):
-        return stack
-    newest = {int(at): row for at, row in zip(np.asarray(trace.address)[allocs], allocs, strict=True)}
-    for row in missing.tolist():
-        alloc = newest.get(int(address[row]))
-        if alloc is not None:
-            stack[row] = trace.stack[alloc]
-    return stack
 
 
 _BAND_LABELS = ("empty", "under 25 %", "25 to 50 %", "50 to 75 %", "75 % and more", "full")

@@ -92,6 +92,7 @@ _OURS: Mapping[str, FileKind] = {
     "plan-feedback": FileKind("what `vramscope plan --json` printed"),
     "difference": FileKind("what `vramscope diff --json` printed"),
     "snapshot": FileKind("what `vramscope inspect --json` printed"),
+    "moment": FileKind("what `vramscope inspect --at --json` printed"),
     "guard": FileKind("what `vramscope guard --json` printed"),
     "fleet": FileKind("what `vramscope --json` printed of several nodes"),
     "doctor": FileKind("what `vramscope doctor --json` printed"),

@@ -1,10 +1,8 @@
 """A replay: nodes on one clock that jump and play together; does one thing after the other, never waits."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal
 
@@ -16,64 +14,9 @@ from ..history import History
 from ..model import Analyzer
 from ..sampling.trace_player import IDLE_S
 from ..viewer.snapshot import ReplayPart, ReplayState, ReplayWord, Snapshot
+from .moment_text import parse_moment
 from .node_player import Marks, NodePlayer, find_step
 from .tapes import Tape, find_newest
-
-EXPECTED = "14:03, 14:03:21, 2025-10-09 14:03, 1h20m, 35%, +10m or -30s"
-_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+|\d+(?:\.\d+)?")
-_PART = re.compile(r"(\d+(?:\.\d+)?)([dhms]?)")
-_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-
-
-def parse_moment(text: str, replay: ReplayState) -> float:
-    """Parse the moment that a person typed, in seconds of the samples' own clock, within the recording.
-
-    `35%` is a share of the recording, `1h20m` or `90` a place from its start, `+10m` and `-30s` count from
-    the present one. A time of day is the first such moment of the recording, in the time zone of this
-    machine.
-    """
-    written = text.strip()
-    moment_s = _read_place(written, replay)
-    if moment_s is None and replay.clock == "wall":
-        moment_s = _read_wall(written, replay)
-    if moment_s is None or not math.isfinite(moment_s):
-        raise UsageError(f"not a time: {written[:40]!r}; expected for example {EXPECTED}")
-    if written[:1] in ("+", "-"):
-        return min(max(moment_s, replay.start_s), replay.end_s)
-    if not math.floor(replay.start_s) <= moment_s <= math.ceil(replay.end_s):
-        raise UsageError(f"{written[:40]} is not within this recording")
-    return min(max(moment_s, replay.start_s), replay.end_s)
-
-
-def _read_place(written: str, replay: ReplayState) -> float | None:
-    share = _SHARE.fullmatch(written)
-    if share is not None:
-        return replay.start_s + float(share[1]) / 100 * (replay.end_s - replay.start_s)
-    sign, length = (written[0], written[1:].strip()) if written[:1] in ("+", "-") else ("", written)
-    if _LENGTH.fullmatch(length) is None:
-        return None
-    seconds = sum(float(count) * _UNITS_S[unit or "s"] for count, unit in _PART.findall(length))
-    if sign:
-        return replay.position_s + (seconds if sign == "+" else -seconds)
-    return replay.start_s + seconds
-
-
-def _read_wall(written: str, replay: ReplayState) -> float | None:
-    of_day = _OF_DAY.fullmatch(written)
-    try:
-        if of_day is None:
-            return datetime.fromisoformat(written).timestamp()
-        hour = int(of_day[1])
-        minute = int(of_day[2])
-        second = float(of_day[3] or 0)
-        first = datetime.fromtimestamp(math.floor(replay.start_s))
-        named = first.replace(hour=hour, minute=minute, second=0) + timedelta(seconds=second)
-        return (named if named >= first else named + timedelta(days=1)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
 
 # A moment that is no further ahead is played up to; a further one is jumped to.
 NEAR_TICKS = 300

@@ -11,7 +11,8 @@ from textual.widgets import Input, Label
 
 from ...engine.errors import UsageError
 from ...engine.replay.feed import PlaylistFeed, ReplayFeed
-from ...engine.replay.player import EXPECTED, ReplayCommand, Verb, parse_moment
+from ...engine.replay.moment_text import EXPECTED, parse_moment
+from ...engine.replay.player import ReplayCommand, Verb
 from ...engine.viewer.snapshot import ReplayState, Snapshot
 from ..frame import keys
 from ..live.screen import find_fullest

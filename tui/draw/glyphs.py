@@ -58,6 +58,8 @@ class Glyphs:
     selected: str
     # Horizontal line.
     rule: str
+    # Below a graph, at a moment of it.
+    pointer: str
     # Unit of temperature.
     degree: str
     # One cell for a device that is lost.
@@ -105,6 +107,7 @@ UNICODE = Glyphs(
     separator="·",
     selected="▌",
     rule="─",
+    pointer="▲",
     degree="°C",
     lost="×",
     stale="~",
@@ -141,6 +144,7 @@ ASCII = Glyphs(
     separator="|",
     selected=">",
     rule="-",
+    pointer="^",
     degree="C",
     lost="x",
     stale="~",

@@ -23,11 +23,12 @@ def draw_level_graph(
     *,
     failed_at: Sequence[float] = (),
     steps: Sequence[tuple[float, int]] = (),
+    cursors: Sequence[float] = (),
 ) -> list[Line]:
     """Return the graph with its axis below and its scale at the right, in `size` (cells, rows).
 
     `failed_at` are moments of out-of-memory errors; `steps` are moments at which steps began, and their
-    numbers.
+    numbers. `cursors` are moments that are marked in the graph and on the axis, the first one most clearly.
     """
     cells = max(1, size[0] - SCALE_CELLS - 2)
     marks = list(_place_steps(history, steps, cells))
@@ -35,13 +36,28 @@ def draw_level_graph(
     buckets = [Layers(*column, None, None) for column in cut_columns(history, cells)]
     graph = draw_layers(buckets, float(scale_bytes), rows, glyphs)
     labels = {rows - 1: "0", 0: format_bytes(scale_bytes)}
+    columns = [place for moment in cursors if (place := locate_moment(history, moment, cells)) is not None]
+    graph = [_mark_columns(row, columns, glyphs) for row in graph]
     lines = [
         [Span(" "), *row, Span(right_text(labels.get(number, ""), SCALE_CELLS, glyphs.ellipsis), "faint")]
         for number, row in enumerate(graph)
     ]
     places = {place for moment in failed_at if (place := locate_moment(history, moment, cells)) is not None}
-    axis = _draw_axis(history, cells, glyphs, {place for place, _ in marks}, places)
+    axis: list[Span] = list(_draw_axis(history, cells, glyphs, {place for place, _ in marks}, places))
+    for place in reversed(columns):
+        axis[place] = Span(glyphs.pointer, "accent" if place == columns[0] else "strong")
     return [*lines, [Span(" "), *axis], *([[Span(" "), *_name_steps(marks)]] if marks else [])][: size[1]]
+
+
+def _mark_columns(row: Line, columns: Sequence[int], glyphs: Glyphs) -> Line:
+    """Return a row in which the empty cells of some columns have a line."""
+    if not columns:
+        return row
+    cells = [Span(character, span.role) for span in row for character in span.text]
+    for place in columns:
+        if cells[place].text == " ":
+            cells[place] = Span(glyphs.limit, "muted")
+    return cells
 
 
 def _draw_axis(

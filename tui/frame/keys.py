@@ -24,6 +24,7 @@ GROUP_TITLES = {
     "page": "Page",
     "process": "Processes",
     "stack": "Stacks",
+    "moment": "A moment of the history",
     "filter": "Filter",
     "app": "Application",
 }
@@ -342,10 +343,22 @@ INSPECT = [
     key("o", "failures", "view-failures", "out of memory", "Show the requests that failed.", "o"),
     key("s", "settings", "view-settings", "settings", "Show what other allocator settings would have reserved (simulated).", "s"),
     key("d", "choose_device", "device-choose", "device", "Choose the device to show.", "d"),
+    key("left,h", "move_moment(-1)", "moment-back", "earlier", "Stand at an earlier moment of the history: a column back."),
+    key("right,l", "move_moment(1)", "moment-on", "moment", "Stand at a later moment of the history: a column on.", "←/→"),
+    key("shift+left", "step_moment(-1)", "moment-event-back", "event back", "Go back by one event."),
+    key("shift+right", "step_moment(1)", "moment-event-on", "event on", "Go on by one event."),
+    key("home", "go_moment('start')", "moment-start", "start", "Go to the start of the history."),
+    key("end", "go_moment('end')", "moment-end", "end", "Go to the end of the history."),
+    key("p", "go_moment('peak')", "moment-peak", "peak", "Go to the moment at which most was allocated.", "p"),
+    key("m", "mark_moment", "moment-mark", "mark", "Mark the moment, then list what differs from it elsewhere; again removes the mark.", "m"),
+    key("v", "next_grouping", "moment-grouping", "group by", "List what lived then by stack, line, module or part of the program.", "v"),
+    key("plus,equals_sign", "zoom_moment(0.5)", "moment-zoom", "zoom in", "Draw half of the time, around the moment.", "+"),
+    key("minus", "zoom_moment(2)", "moment-zoom-out", "zoom out", "Draw twice the time."),
+    key("escape", "leave_moment", "moment-leave", "whole file", "Leave the moment: show the whole history and the end of the file."),
 ]
 STACKS = [
     key("enter", "open", "stack-open", "whole stack", "Show the whole stack.", "Enter"),
-    *moves("stack", "Go to the stack above.", "Go to the stack below.", *_PAGES, "Go to the largest.", "Go to the smallest listed."),
+    *moves("stack", "Go to the stack above.", "Go to the stack below.", *_PAGES, "Go to the largest.", "Go to the smallest listed.", first="g", last="G"),
 ]
 
 # ── diff ──

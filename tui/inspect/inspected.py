@@ -16,8 +16,8 @@ from ...analyzers.snapshot_summary import (
     SnapshotSummary,
     StackGroup,
     map_segments,
-    trace_levels,
 )
+from ...analyzers.snapshot_summary.cursor import TimeCursor
 from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
@@ -69,6 +69,8 @@ class InspectedDevice:
     failed_at: tuple[float, ...] = ()
     # Moments at which steps began, and their numbers.
     steps: tuple[tuple[float, int], ...] = ()
+    # Answers what lived at any moment of the history; None where the file has no events.
+    cursor: TimeCursor | None = None
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,8 @@ def _shorten(summary: SnapshotSummary) -> SnapshotSummary:
 
 
 def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> InspectedDevice:
-    timeline = trace_levels(snapshot, summary.device)
+    cursor = TimeCursor(snapshot, summary.device)
+    timeline = cursor.timeline
     history = None if timeline is None or len(timeline) < 2 else follow_trace(timeline)
     rows = map_segments(snapshot, summary.device)
     levels = summary.levels
@@ -240,6 +243,7 @@ def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> I
         segment_map=SegmentMap("", 0, None, 0.0, tuple(row.segment for row in rows)),
         history=history,
         failed_at=tuple(each.time_s for each in summary.failures if each.time_s is not None),
+        cursor=None if history is None else cursor,
     )
 
 

@@ -14,10 +14,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...analyzers.snapshot_summary import StackGroup
+from ...analyzers.snapshot_summary.cursor import LiveChange, LiveRow
 from ...engine.files.base.input_file import show_name
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
-from ...exporters.stack_text import show_frame
+from ...exporters.stack_text import cut_start, show_frame
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
@@ -29,7 +30,10 @@ from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine
 from .inspected import BarPart, Inspected, InspectedAdvice, InspectedDevice, PartKind, read_inspected
+from .moment import GROUPINGS, Grouped, Place, StandingMoment
 
+# Their keys are shown where a device has a history of events.
+MOMENT_ACTIONS = ("move_moment", "go_moment", "mark_moment", "next_grouping", "zoom_moment")
 # Below this width only the bytes precede the place.
 NARROW_CELLS = 60
 
@@ -39,13 +43,25 @@ def draw_heading(width: int) -> str:
     return f"  {'bytes':>9}{counts}  allocated at"
 
 
-class InspectStacks(RowTable[StackGroup]):
+def draw_change_heading(width: int) -> str:
+    counts = "" if width < NARROW_CELLS else f"  {'mark':>9}  {'here':>9}"
+    return f"  {'change':>9}{counts}  what"
+
+
+ListedRow = StackGroup | LiveRow | LiveChange
+
+
+class InspectStacks(RowTable[ListedRow]):
     """Lists stacks, the largest first; the heading stays while the rows scroll."""
 
     BINDINGS = [*keys.STACKS]
+    # Of all rows, where they are no differences; no less than 1.
+    _listed_bytes = 1
 
-    def show(self, groups: tuple[StackGroup, ...], *, is_recorded: bool = True) -> None:
+    def show(self, groups: Sequence[ListedRow], *, is_recorded: bool = True) -> None:
         """List stacks; without any, either nothing is live or the file does not record what is."""
+        sizes = (row.size_bytes for row in groups if not isinstance(row, LiveChange))
+        self._listed_bytes = max(1, sum(sizes))
         self.absence = "nothing is live" if is_recorded else "the file does not record live blocks"
         self.list_rows(groups)
 
@@ -55,19 +71,34 @@ class InspectStacks(RowTable[StackGroup]):
             self.action_open()
         self.choose(min(event.y + self.scroll_offset.y, len(self.rows) - 1))
 
-    def _draw_row(self, place: int, row: StackGroup, width: int) -> Line:
+    def _draw_row(self, place: int, row: ListedRow, width: int) -> Line:
         is_chosen = self.is_marked(place)
-        counts = "" if width < NARROW_CELLS else f"  {row.share:>6.1%}  {row.count:>7,}"
-        figures = f"{format_bytes(row.size_bytes):>9}{counts}  "
         lead = f" {self.glyphs.selected if is_chosen else ' '} "
+        figures = (
+            self._draw_change(row, width) if isinstance(row, LiveChange) else self._draw_size(row, width)
+        )
         room = width - len(lead) - len(figures)
-        where = show_frame(row.headline, room) if row.headline else "no stack was recorded"
+        frame = row.headline if isinstance(row, StackGroup) else row.frame
+        name = "no stack was recorded" if isinstance(row, StackGroup) else cut_start(row.name, room)
+        where = show_frame(frame, room) if frame else name
         role: Role = "strong" if is_chosen else "text"
-        return [
-            Span(lead, "accent"),
-            Span(figures, role),
-            Span(where, role if row.headline else "muted"),
-        ]
+        is_named = frame is not None or not isinstance(row, StackGroup)
+        return [Span(lead, "accent"), Span(figures, role), Span(where, role if is_named else "muted")]
+
+    def _draw_size(self, row: StackGroup | LiveRow, width: int) -> str:
+        share = row.share if isinstance(row, StackGroup) else row.size_bytes / self._listed_bytes
+        counts = (
+            ""
+            if width < NARROW_CELLS
+            else f"  {share:>6.1%}  {row.count if isinstance(row, StackGroup) else row.blocks or 0:>7,}"
+        )
+        return f"{format_bytes(row.size_bytes):>9}{counts}  "
+
+    def _draw_change(self, row: LiveChange, width: int) -> str:
+        sizes = f"  {format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
+        sign = "+" if row.change_bytes > 0 else "-"
+        change = f"{sign}{format_bytes(abs(row.change_bytes))}"
+        return f"{change:>9}{'' if width < NARROW_CELLS else sizes}  "
 
 
 SCALE_CELLS = 10
@@ -94,11 +125,22 @@ class InspectPicture(LinePage, can_focus=False):
         super().__init__(id=id)
         self._device: InspectedDevice | None = None
         self._advice: tuple[str, ...] = ()
+        self._moment: StandingMoment | None = None
 
     def show(self, device: InspectedDevice, advice: tuple[str, ...] = ()) -> None:
         self._device = device
         self._advice = advice
+        self._moment = None
         self._draw()
+
+    def stand(self, moment: StandingMoment | None) -> None:
+        self._moment = moment
+        self._draw()
+
+    @property
+    def graph_cells(self) -> int:
+        """Columns of the history."""
+        return max(1, self.size.width - SCALE_CELLS - 2)
 
     def advise(self, advice: tuple[str, ...]) -> None:
         self._advice = advice
@@ -157,13 +199,15 @@ class InspectPicture(LinePage, can_focus=False):
     def _draw_history(self, device: InspectedDevice, width: int, rows: int) -> list[Line]:
         if device.history is None:
             return []
+        moment = self._moment
         return draw_level_graph(
-            device.history,
+            device.history if moment is None else moment.drawn,
             device.scale_bytes,
             (width, rows),
             self.glyphs,
             failed_at=device.failed_at,
             steps=device.steps,
+            cursors=() if moment is None else moment.moments,
         )
 
     def _draw_map(self, device: InspectedDevice, width: int, rows: int) -> list[Line]:
@@ -233,6 +277,9 @@ class InspectScreen(FileScreen[Inspected]):
         self.inspected: Inspected | None = None
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
+        # The moment of the history that is shown; None for the end of the file.
+        self.moment: StandingMoment | None = None
+        self._grouped: Grouped = "stack"
         self.picture = InspectPicture(id="picture")
         self._heading = OneLine(id="heading")
         self.stacks = InspectStacks(id="stacks")
@@ -284,12 +331,14 @@ class InspectScreen(FileScreen[Inspected]):
                 *([] if len(inspected.devices) > 1 else ["choose_device"]),
                 *([] if any(device.failures for device in inspected.devices) else ["failures"]),
                 *([] if inspected.advise is not None and inspected.devices else ["settings"]),
+                *([] if any(device.cursor for device in inspected.devices) else MOMENT_ACTIONS),
             ]
         )
         self._show_device(0)
 
     def _show_device(self, place: int) -> None:
         self._shown = place
+        self.moment = None
         self._show_title()
         device = self.device
         if device is None:
@@ -300,6 +349,54 @@ class InspectScreen(FileScreen[Inspected]):
         is_recorded = bool(device.segment_map.segments) or not device.whole.value_bytes
         self.stacks.show(device.stacks, is_recorded=is_recorded)
         self.picture.show(device, self._describe_advice())
+
+    def _stand(self, moment: StandingMoment) -> None:
+        """Show what lived at a moment, or what differs from the marked one."""
+        self.moment = moment
+        self.stacks.show(moment.list_rows(self._grouped))
+        self.picture.stand(moment)
+        self._facts.set_pieces(join_pieces([[Piece(fact)] for fact in moment.describe()]))
+        self._arrange(self.size.width, self.size.height)
+
+    @property
+    def _standing(self) -> StandingMoment | None:
+        """The moment, or the end of the history where there is none yet; None without a history."""
+        device = self.device
+        if self.moment is not None or device is None or device.cursor is None or device.history is None:
+            return self.moment
+        return StandingMoment(device.cursor, device.history, device.cursor.newest)
+
+    def action_move_moment(self, columns: int) -> None:
+        if self._standing is not None:
+            self._stand(self._standing.move(columns, self.picture.graph_cells))
+
+    def action_step_moment(self, events: int) -> None:
+        if self._standing is not None:
+            self._stand(self._standing.step(events))
+
+    def action_go_moment(self, place: Place) -> None:
+        if self._standing is not None:
+            self._stand(self._standing.go(place))
+
+    def action_mark_moment(self) -> None:
+        if self._standing is not None:
+            self._stand(self._standing.switch_mark())
+
+    def action_zoom_moment(self, factor: float) -> None:
+        if self._standing is not None:
+            self._stand(self._standing.zoom(factor))
+
+    def action_next_grouping(self) -> None:
+        if self._standing is not None:
+            places = GROUPINGS if self._standing.mark is None else GROUPINGS[1:]
+            at = places.index(self._grouped) if self._grouped in places else 0
+            self._grouped = places[(at + 1) % len(places)]
+            self._stand(self._standing)
+
+    def action_leave_moment(self) -> None:
+        if self.moment is not None:
+            self._grouped = "stack"
+            self._show_device(self._shown)
 
     def _describe_advice(self) -> tuple[str, ...]:
         """Return the sentences below the bar; only the dialog says why there is no advice."""
@@ -350,8 +447,10 @@ class InspectScreen(FileScreen[Inspected]):
     def _arrange(self, width: int, height: int) -> None:
         """Share the rows between picture and list: a short list leaves its room to the picture."""
         if self.device is not None:
-            told = [Piece(_count_stacks(self.device), "muted")] if width >= NARROW_CELLS else []
-            self._heading.set_pieces([Piece(draw_heading(width), "muted")], told)
+            told = [Piece(self._count_rows(self.device), "muted")] if width >= NARROW_CELLS else []
+            is_change = self.moment is not None and self.moment.mark is not None
+            heading = draw_change_heading(width) if is_change else draw_heading(width)
+            self._heading.set_pieces([Piece(heading, "muted")], told)
             self._verdict.set_pieces(self._draw_verdict(self.device))
         rows = height - HEAD_ROWS - FOOT_ROWS - 1
         listed = len(self.device.stacks) if self.device else 0
@@ -359,11 +458,17 @@ class InspectScreen(FileScreen[Inspected]):
         self.picture.styles.height = max(LEAST_PICTURE_ROWS, min(MOST_PICTURE_ROWS, rows - list_rows))
         self._facts.display = rows > LEAST_PICTURE_ROWS + LEAST_STACK_ROWS
 
+    def _count_rows(self, device: InspectedDevice) -> str:
+        if self.moment is None:
+            return _count_stacks(device)
+        grouped = "line" if self.moment.mark is not None and self._grouped == "stack" else self._grouped
+        return f"by {grouped}, {len(self.stacks.rows):,}"
+
     @on(RowTable.Opened)
     def open_stack(self, message: RowTable.Opened) -> None:
         message.stop()
         group = self.stacks.current
-        if group is None:
+        if not isinstance(group, StackGroup):
             return
         count = f"{group.count:,} {'block' if group.count == 1 else 'blocks'}"
         heading = f"{format_bytes(group.size_bytes)} in {count}, {group.share:.1%} of what is live"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from vramscope.analyzers.snapshot_summary.summary import list_live_at_peak
+from vramscope.analyzers.snapshot_summary.cursor import list_live_at_peak
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.replay.player import parse_moment
+from vramscope.engine.replay.moment_text import parse_moment
 from vramscope.engine.viewer.snapshot import ReplayState
 
 EVENING = datetime(2025, 10, 9, 22, 30)

@@ -66,6 +66,12 @@ def test_other_allocator_settings(tmp_path: Path, compare_screen: CompareScreen)
     compare_screen(make_inspect_app(save(tmp_path, advised_snapshot())), press_when_read())
 
 
+@pytest.mark.parametrize("look", ["color", "ascii"])
+def test_two_moments(look: str, tmp_path: Path, compare_screen: CompareScreen) -> None:
+    app = make_inspect_app(save(tmp_path, advised_snapshot()), abilities=LOOKS[look])
+    compare_screen(app, press_when_read("home", "m", "p", "plus"))
+
+
 def test_while_other_settings_are_computed(tmp_path: Path, compare_screen: CompareScreen) -> None:
     held = threading.Event()
     path = save(tmp_path, rich_snapshot())

@@ -7,7 +7,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
 from ..frame.emit import can_draw, complain, emit_fitted, emit_json
-from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, whole
+from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, refuse, whole
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
@@ -18,6 +18,8 @@ EXAMPLES = """\
 vramscope inspect                     # the newest flight record
 vramscope inspect snapshot.pickle --top 20
 vramscope inspect train.log --format text
+vramscope inspect snapshot.pickle --at peak
+vramscope inspect snapshot.pickle --at 10s --and peak --json
 vramscope inspect server.log"""
 NOTES = """\
 FILE is a snapshot as torch.cuda.memory._dump_snapshot writes it (of any PyTorch, also compressed), a flight
@@ -29,6 +31,9 @@ and why it did not start.
 
 For a profile by module (memory.log) it prints the tables of `vramscope modules`; for runs by phase (of
 Opacus's phase profilers or `vramscope phases --json`) those of `vramscope phases --read`.
+
+With --at it says what lived at one moment of a snapshot with history, by line, module and part of the
+program; of a recording, what filled each device. With --and it compares a second moment.
 
 A terminal gets a screen, a pipe gets text."""
 MOST = 10_000
@@ -58,6 +63,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         default=10,
         help="number of stacks to print (default 10)",
     )
+    output.add_argument(
+        "--at",
+        metavar="T",
+        help="only what lived then: start, end, peak, oom, #1234 (an event), 35%%, 1h20m or a time of day",
+    )
+    output.add_argument("--and", metavar="T", dest="second", help="compare with this moment")
     number = whole(0, MOST, f"a whole number from 0 to {MOST}")
     output.add_argument(
         "--devices", metavar="N", dest="device", type=number, help="show only device N of a snapshot"
@@ -69,6 +80,10 @@ def run(arguments: Namespace) -> int:
     top, device = arguments.top, arguments.device
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
+    if arguments.at is not None:
+        _show_moments(path, arguments, settings)
+        return 0
+    refuse({"--and": arguments.second}, "needs --at: the first of the two moments")
     if _is_module_memory(path):
         _show_modules(path, settings, is_json=arguments.json)
     elif _is_phase_file(path):
@@ -89,6 +104,41 @@ def run(arguments: Namespace) -> int:
     else:
         print_text(path, top=top, device=device, settings=settings)
     return 0
+
+
+def _show_moments(path: Path, arguments: Namespace, settings: Settings) -> None:
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.engine.model.memory_snapshot import MemorySnapshot
+    from vramscope.engine.recording import Recording
+    from vramscope.exporters.moment import describe_moments, report_recording, report_snapshot
+
+    at = [text for text in (arguments.at, arguments.second) if text is not None]
+    if _is_recording(path):
+        with Recording(path) as recording:
+            report = report_recording(recording, at, top=arguments.top, device=arguments.device)
+    else:
+        content = read_memory_file(path)
+        if not isinstance(content, MemorySnapshot):
+            raise InputFileError(
+                f"{path}: a flight record has the moment of its error alone; --at needs a memory snapshot "
+                "with history, or a recording"
+            )
+        report = report_snapshot(content, at, top=arguments.top, device=arguments.device)
+    if arguments.json:
+        emit_json(report)
+    else:
+        emit_fitted(settings, lambda width: describe_moments(report, width))
+
+
+def _is_recording(path: Path) -> bool:
+    """Return whether a file is a recording; a file that cannot be read is refused later."""
+    from vramscope.engine.files.detect import is_recording
+
+    try:
+        return path.is_file() and is_recording(path)
+    except OSError:
+        return False
 
 
 def _is_module_memory(path: Path) -> bool:

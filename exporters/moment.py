@@ -1,0 +1,354 @@
+"""What lived on a device at one moment of a file, or at two, as text and JSON (`vramscope.moment/1`)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ..analyzers.sentence import count, cut_words
+from ..analyzers.snapshot_summary.cursor import (
+    By,
+    ChangeGroups,
+    LiveGroups,
+    LiveMoment,
+    TimeCursor,
+    compare_groups,
+)
+from ..analyzers.snapshot_summary.recorded_moment import DeviceMoment, describe_sample
+from ..engine.errors import UsageError
+from ..engine.model import Sample
+from ..engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
+from ..engine.recording import Recording
+from ..engine.replay.moment_text import parse_moment
+from ..engine.text import make_printable
+from ..engine.units import format_bytes
+from .inspect import check_device, show_time
+from .stack_text import show_frame
+from .text import UNKNOWN, format_rows, show_number, wrap
+
+WORDS = "start, end, peak or oom"
+_NO_TRACE = (
+    "the snapshot has no events, so only its end is known: record them with "
+    "torch.cuda.memory._record_memory_history() before what you want to see"
+)
+_NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
+
+
+_GAPS = "{:,} allocations of device {} have no end in the file: what lives is less than what is allocated"
+
+
+class DeviceMoments(msgspec.Struct, frozen=True):
+    device: str
+    moments: tuple[LiveMoment, ...]
+    """One or two, in the order in which they were asked for."""
+    changes: tuple[ChangeGroups, ...] = ()
+    """The second moment less the first; empty with one moment."""
+
+
+class MomentReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: Literal["vramscope.moment/1"] = "vramscope.moment/1"
+    file: str
+    kind: Literal["memory snapshot", "recording"]
+    is_simulated: bool
+    """Whether a device was modelled, so that its values were not measured."""
+    devices: tuple[DeviceMoments, ...]
+    notes: tuple[str, ...] = ()
+
+
+class _Span(NamedTuple):
+    """A `TimeSpan`: where the texts of moments are looked for."""
+
+    start_s: float
+    end_s: float
+    position_s: float
+    clock: Literal["wall", "trace"]
+
+
+def report_snapshot(
+    snapshot: MemorySnapshot, at: Sequence[str], *, top: int, device: int | None = None
+) -> MomentReport:
+    """Return what lived in a snapshot at one moment, or at two.
+
+    Args:
+        at: Texts of moments: `start`, `end`, `peak`, `oom`, `#1234` for the moment after so many events, or a
+            time as `vramscope replay` takes it.
+        top: Rows to keep of each grouping.
+        device: The only device; None for all.
+
+    Raises:
+        UsageError: The file does not have the device, or a text is no moment of it.
+    """
+    check_device(device, snapshot.devices)
+    cursors = [TimeCursor(snapshot, number) for number in snapshot.devices if device in {None, number}]
+    spans = [cursor.span_s for cursor in cursors if cursor.span_s is not None]
+    span_s = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+    return MomentReport(
+        file="" if snapshot.path is None else snapshot.path.name,
+        kind="memory snapshot",
+        is_simulated=snapshot.simulated is not None,
+        devices=tuple(_follow_device(snapshot, cursor, at, top, span_s) for cursor in cursors),
+        notes=(
+            *snapshot.notes,
+            *(_GAPS.format(it.lifetimes.lost, it.device) for it in cursors if it.lifetimes.lost),
+        ),
+    )
+
+
+def _follow_device(
+    snapshot: MemorySnapshot,
+    cursor: TimeCursor,
+    at: Sequence[str],
+    top: int,
+    span_s: tuple[float, float] | None,
+) -> DeviceMoments:
+    events = [find_event(snapshot, cursor, text, span_s) for text in at]
+    return DeviceMoments(
+        device=f"device {cursor.device}",
+        moments=tuple(cursor.moment(event, top) for event in events),
+        changes=cursor.changes(events[0], events[1], top) if len(events) == 2 else (),
+    )
+
+
+def find_event(
+    snapshot: MemorySnapshot, cursor: TimeCursor, text: str, span_s: tuple[float, float] | None
+) -> int:
+    """Return the moment of a trace that a text names, as `TimeCursor` counts.
+
+    Args:
+        span_s: First and last event of all devices, from which times and shares count; None without times.
+
+    Raises:
+        UsageError: It is no moment of the trace.
+    """
+    written = text.strip()
+    if written == "end":
+        return cursor.newest
+    if cursor.newest < 0:
+        raise UsageError(f"{written[:40]}: {_NO_TRACE}")
+    if written in ("start", "peak"):
+        return cursor.peak if written == "peak" else -1
+    if written == "oom":
+        return _find_oom(snapshot, cursor)
+    if written.startswith("#"):
+        number = written[1:].replace(",", "")
+        if not number.isdecimal() or len(number) > 12 or int(number) > cursor.newest + 1:
+            raise UsageError(f"{written[:40]}: expected an event from #0 to #{cursor.newest + 1:,}")
+        return int(number) - 1
+    if span_s is not None:
+        return cursor.find_event(parse_moment(written, _Span(*span_s, span_s[1], "wall")))
+    if not written.endswith("%"):
+        raise UsageError(f"{written[:40]}: the events have no times; expected {WORDS}, 35% or #1234")
+    last = float(cursor.newest)
+    return int(parse_moment(written, _Span(0.0, last, last, "trace")))
+
+
+def _find_oom(snapshot: MemorySnapshot, cursor: TimeCursor) -> int:
+    trace = next(trace for trace in snapshot.traces if trace.device == cursor.device)
+    for event in range(len(trace) - 1, -1, -1):
+        if trace.action[event] == TraceAction.OOM:
+            return event
+    raise UsageError(f"oom: the trace of device {cursor.device} has no out-of-memory error")
+
+
+def report_recording(
+    recording: Recording, at: Sequence[str], *, top: int, device: int | None = None
+) -> MomentReport:
+    """Return what filled the devices of a recording at one moment, or at two; see `report_snapshot`.
+
+    Raises:
+        UsageError: It has no such device, or a text is no moment of it.
+    """
+    span_s = recording.span
+    if span_s is None:
+        raise UsageError(f"{recording.path.name}: the recording has no samples")
+    check_device(device, tuple(sorted({it.index for it in recording.devices})))
+    times_s = [_find_time(recording, text, span_s, device) for text in at]
+    found = [_read_devices(recording, time_s, device) for time_s in times_s]
+    names = list(dict.fromkeys(name for each in found for name in each))
+    return MomentReport(
+        file=recording.path.name,
+        kind="recording",
+        is_simulated=any(it.is_simulated for each in found for it in each.values()),
+        devices=tuple(
+            _pair(name, [each.get(name) for each in found], times_s, span_s[0], top) for name in names
+        ),
+        notes=(_NO_STACKS,),
+    )
+
+
+def _pair(
+    name: str, found: Sequence[DeviceMoment | None], times_s: Sequence[float], start_s: float, top: int
+) -> DeviceMoments:
+    """Return a device at its moments; without any number at one at which it was not there."""
+    moments = [
+        LiveMoment(None, time_s, None, None, None) if it is None else it.moment
+        for it, time_s in zip(found, times_s, strict=True)
+    ]
+    is_compared = len(found) == 2 and None not in found
+    return DeviceMoments(
+        name,
+        tuple(_cut_rows(it, start_s, top) for it in moments),
+        compare_groups(moments[0].groups, moments[1].groups, top) if is_compared else (),
+    )
+
+
+def _find_time(recording: Recording, text: str, span_s: tuple[float, float], device: int | None) -> float:
+    written = text.strip()
+    if written in ("start", "end"):
+        return span_s[written == "end"]
+    if written == "oom":
+        times_s = [event.time_s for event in recording.events(kinds={"oom"})]
+        if not times_s:
+            raise UsageError("oom: the recording has no out-of-memory error")
+        return max(times_s)
+    if written == "peak":
+        return _find_peak(recording, device, span_s[1])
+    sample = recording.sample_at(span_s[1])
+    clock = "wall" if sample is None else sample.clock
+    return parse_moment(written, _Span(*span_s, span_s[1], clock))
+
+
+def _find_peak(recording: Recording, device: int | None, end_s: float) -> float:
+    """Return when most was used on one device: of the fullest minute the sample with the most."""
+    chosen = {it.uuid for it in recording.devices if device in {None, it.index}}
+    minutes = [
+        (minute.used_max_bytes, minute.start_s, minute.device_uuid)
+        for minute in recording.overview()
+        if minute.used_max_bytes is not None and minute.device_uuid in chosen
+    ]
+    if not minutes:
+        raise UsageError("peak: the recording has no used bytes of that device")
+    _, start_s, uuid = max(minutes)
+    used = [
+        (it.memory.used_bytes or 0, -sample.time_s)
+        for sample in recording.samples(start_s, start_s + 60)
+        for it in sample.devices
+        if it.uuid == uuid
+    ]
+    return -max(used)[1] if used else end_s
+
+
+def _read_devices(recording: Recording, time_s: float, device: int | None) -> dict[str, DeviceMoment]:
+    nodes = recording.nodes
+    found: dict[str, DeviceMoment] = {}
+    for node in nodes:
+        sample: Sample | None = recording.sample_at(time_s, node=node)
+        for each in () if sample is None else describe_sample(sample):
+            if device in {None, each.number}:
+                found[each.name if len(nodes) == 1 else f"{node} {each.name}"] = each
+    return found
+
+
+def _cut_rows(moment: LiveMoment, start_s: float, top: int) -> LiveMoment:
+    groups = tuple(msgspec.structs.replace(each, rows=each.rows[:top]) for each in moment.groups)
+    after_s = None if moment.time_s is None else moment.time_s - start_s
+    return msgspec.structs.replace(moment, after_s=after_s, groups=groups)
+
+
+# The report as plain text for people.
+
+_TITLES: dict[By, str] = {
+    "line": "lines that allocated it",
+    "module": "modules",
+    "kind": "kinds of allocations",
+    "part": "parts of the device",
+    "process": "processes",
+}
+
+
+def describe_moments(report: MomentReport, width: int) -> str:
+    lines: list[str] = []
+    if report.is_simulated:
+        lines += [*wrap("simulated device: values are modelled, not measured", width), ""]
+    for each in report.devices:
+        lines.append(cut_words(f"{each.device}, {report.kind} {make_printable(report.file)}", width))
+        lines += _describe_levels(each.moments, width)
+        if len(each.moments) == 2:
+            for changes in each.changes:
+                lines += _describe_changes(changes, width)
+        else:
+            moment = each.moments[0]
+            live_bytes = moment.allocated_bytes if moment.live_bytes is None else moment.live_bytes
+            for groups in moment.groups:
+                whole = moment.used_bytes if groups.by in ("part", "process") else live_bytes
+                lines += _describe_groups(groups, whole, width)
+        lines.append("")
+    for note in report.notes:
+        lines += wrap(f"note: {make_printable(note)}", width)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _describe_levels(moments: Sequence[LiveMoment], width: int) -> Iterator[str]:
+    readers: tuple[tuple[str, Callable[[LiveMoment], int | None]], ...] = (
+        ("allocated", lambda it: it.allocated_bytes),
+        ("reserved", lambda it: it.reserved_bytes),
+        ("used", lambda it: it.used_bytes),
+        ("capacity", lambda it: it.total_bytes),
+    )
+    rows = [["moment", *map(_name_moment, moments)]]
+    for name, read in readers:
+        sizes = [read(it) for it in moments]
+        if any(size is not None for size in sizes):
+            rows.append(
+                [name, *map(_size, sizes), *([_change(sizes[0], sizes[1])] if len(sizes) == 2 else [])]
+            )
+    blocks = [it.live_blocks for it in moments]
+    if any(number is not None for number in blocks):
+        rows.append(["live blocks", *map(show_number, blocks)])
+    rows = [row + [""] * (max(map(len, rows)) - len(row)) for row in rows]
+    yield from format_rows(rows, "l" + "r" * (len(rows[0]) - 1), width)
+
+
+def _name_moment(moment: LiveMoment) -> str:
+    event = "" if moment.event is None else f"event {moment.event:,}"
+    after = "" if moment.after_s is None else f"after {moment.after_s:,.3f} s"
+    when = "" if moment.time_s is None or moment.time_s < 1e8 else show_time(moment.time_s) or ""
+    return ", ".join(filter(None, (after or event, when))) or "end"
+
+
+def _describe_groups(groups: LiveGroups, whole_bytes: int | None, width: int) -> Iterator[str]:
+    if not groups.rows:
+        return
+    yield ""
+    yield cut_words(_title(groups.by, len(groups.rows), groups.groups), width)
+    for row in groups.rows:
+        share = "" if not whole_bytes else f"{row.size_bytes / whole_bytes:.1%}"
+        blocks = "" if row.blocks is None else count(row.blocks, "block")
+        lead = f"  {format_bytes(row.size_bytes):>9}  {share:>6}  " + (f"{blocks:>14}  " if blocks else "")
+        yield _name_row(lead, row.name, row.frame, width)
+
+
+def _describe_changes(changes: ChangeGroups, width: int) -> Iterator[str]:
+    yield ""
+    if not changes.rows:
+        yield cut_words(f"{_TITLES[changes.by]}: no difference", width)
+        return
+    yield cut_words(
+        f"{_title(changes.by, len(changes.rows), changes.groups)}: difference, first, second", width
+    )
+    for row in changes.rows:
+        sizes = f"{format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
+        yield _name_row(f"  {_sign(row.change_bytes):>10}  {sizes}  ", row.name, row.frame, width)
+
+
+def _title(by: By, shown: int, groups: int) -> str:
+    return _TITLES[by] if shown >= groups else f"{_TITLES[by]} ({shown:,} of {groups:,})"
+
+
+def _name_row(lead: str, name: str, frame: Frame | None, width: int) -> str:
+    return (
+        cut_words(f"{lead}{make_printable(name)}", width) if frame is None else show_frame(frame, width, lead)
+    )
+
+
+def _size(size_bytes: int | None) -> str:
+    return UNKNOWN if size_bytes is None else format_bytes(size_bytes)
+
+
+def _change(first: int | None, second: int | None) -> str:
+    return UNKNOWN if first is None or second is None else _sign(second - first)
+
+
+def _sign(change_bytes: int) -> str:
+    sign = "+" if change_bytes > 0 else "-" if change_bytes < 0 else ""
+    return f"{sign}{format_bytes(abs(change_bytes))}"

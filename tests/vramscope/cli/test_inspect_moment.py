@@ -1,0 +1,142 @@
+"""`vramscope inspect --at`: one moment of a file, or two next to each other, as text and as JSON."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests import REPOSITORY
+from vramscope.exporters.schema import render_schema
+
+from ...engine.files import flight_records
+from ...engine.files.snapshots import (
+    BASE,
+    EMBED,
+    LINEAR,
+    MIB,
+    block,
+    event,
+    free,
+    segment,
+    snapshot,
+    write_snapshot,
+)
+from ...engine.recording.samples import make_sample, write
+from .running import call
+
+SCHEMA = json.loads(render_schema("moment"))
+
+
+def write_history(folder: Path, **fields: object) -> str:
+    """Write a snapshot: 4 MiB of one line are there throughout, 8 MiB of another from 2 s to 3 s."""
+    events = [
+        event("alloc", BASE, 4 * MIB, 1_000_000, frames=EMBED),
+        event("alloc", BASE + 4 * MIB, 8 * MIB, 3_000_000, frames=LINEAR),
+        event("oom", MIB, 64 * MIB, 3_500_000, frames=LINEAR),
+        event("free_requested", BASE + 4 * MIB, 8 * MIB, 4_000_000, frames=LINEAR),
+    ]
+    for each in events:
+        each.update(fields)
+    blocks = [block(4 * MIB, frames=EMBED), free(16 * MIB)]
+    return str(write_snapshot(folder, snapshot([segment(blocks)], events)))
+
+
+def test_the_kept_schema_is_the_one_of_the_struct() -> None:
+    assert (REPOSITORY / "docs" / "moment.schema.json").read_text("utf-8") == render_schema("moment")
+
+
+@pytest.mark.parametrize(
+    ("at", "event_number", "sizes"),
+    [
+        ("start", 0, []),
+        ("end", 4, [4]),
+        ("peak", 2, [8, 4]),
+        ("oom", 3, [8, 4]),
+        ("#1", 1, [4]),
+        ("2s", 2, [8, 4]),
+        ("50%", 1, [4]),
+    ],
+)
+def test_a_moment_is_named_by_word_number_time_or_share(
+    tmp_path: Path, at: str, event_number: int, sizes: list[int]
+) -> None:
+    (report,) = call("inspect", write_history(tmp_path), "--at", at, "--json").lines
+    jsonschema.validate(report, SCHEMA)
+    (moment,) = report["devices"][0]["moments"]
+    assert moment["event"] == event_number
+    assert [row["size_bytes"] for row in moment["groups"][0]["rows"]] == [size * MIB for size in sizes]
+    assert moment["allocated_bytes"] == sum(sizes) * MIB
+
+
+def test_two_moments_are_shown_next_to_each_other(tmp_path: Path) -> None:
+    path = write_history(tmp_path)
+    (report,) = call("inspect", path, "--at", "peak", "--and", "end", "--json").lines
+    jsonschema.validate(report, SCHEMA)
+    lines = report["devices"][0]["changes"][0]
+    assert (lines["by"], lines["groups"]) == ("line", 1)
+    assert lines["rows"][0]["change_bytes"] == -8 * MIB
+    assert lines["rows"][0]["frame"]["line"] == 40
+    told = call("inspect", path, "--at", "peak", "--and", "end").stdout
+    assert "  allocated           12 MiB          4 MiB  -8 MiB" in told
+    assert "    -8 MiB      8 MiB        0 B  block  /job/model.py:40" in told
+
+
+def test_text_says_what_lived_by_line_module_and_kind(tmp_path: Path) -> None:
+    told = call("inspect", write_history(tmp_path), "--at", "peak").stdout
+    assert "      8 MiB   66.7%         1 block  block  /job/model.py:40" in told
+    assert "      8 MiB   66.7%         1 block  linear" in told
+    assert "     12 MiB  100.0%        2 blocks  forward pass" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--at", "never"), "not a time: 'never'"),
+        (("--at", "#9"), "#9: expected an event from #0 to #4"),
+        (("--at", "2h"), "2h is not within this recording"),
+        (("--and", "peak"), "--and needs --at"),
+        (("--at", "end", "--devices", "3"), "the devices in the file are 0"),
+    ],
+)
+def test_what_is_no_moment_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    outcome = call("inspect", write_history(tmp_path), *words)
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert told in outcome.stderr
+
+
+def test_events_without_times_have_numbers_and_shares(tmp_path: Path) -> None:
+    path = write_history(tmp_path, time_us=-1)
+    (report,) = call("inspect", path, "--at", "#2", "--and", "34%", "--json").lines
+    first, second = report["devices"][0]["moments"]
+    assert (first["event"], first["time_s"], second["event"]) == (2, None, 2)
+    assert "the events have no times" in call("inspect", path, "--at", "2s").stderr
+
+
+def test_files_without_history_say_what_is_missing(tmp_path: Path) -> None:
+    bare = str(write_snapshot(tmp_path, snapshot([segment([block(MIB), free(MIB)])])))
+    assert call("inspect", bare, "--at", "end").code == 0
+    outcome = call("inspect", bare, "--at", "peak")
+    assert outcome.code == 2
+    assert "_record_memory_history()" in outcome.stderr
+    flight = str(flight_records.write_record(tmp_path, flight_records.record()))
+    assert (
+        "needs a memory snapshot with history, or a recording"
+        in call("inspect", flight, "--at", "end").stderr
+    )
+
+
+def test_a_recording_says_what_filled_its_devices(tmp_path: Path) -> None:
+    samples = [make_sample(tick) for tick in range(5)]
+    write(tmp_path / "run.vscope", samples)
+    path = str(tmp_path / "run.vscope")
+    (report,) = call("inspect", path, "--at", "start", "--and", "peak", "--json", "--devices", "1").lines
+    jsonschema.validate(report, SCHEMA)
+    (device,) = report["devices"]
+    used = [sample.devices[1].memory.used_bytes or 0 for sample in samples]
+    assert device["device"] == "device 1"
+    assert [moment["used_bytes"] for moment in device["moments"]] == [used[0], max(used)]
+    assert device["moments"][0]["event"] is None
+    parts = next(groups for groups in device["moments"][0]["groups"] if groups["by"] == "part")
+    assert sum(row["size_bytes"] for row in parts["rows"]) == used[0]
+    assert "a recording holds no stacks" in call("inspect", path, "--at", "end").stdout

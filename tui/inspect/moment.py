@@ -1,0 +1,122 @@
+"""The moment at which the inspect screen stands: where it moves, and what it lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...analyzers.level_history import LevelHistory
+from ...analyzers.snapshot_summary import StackGroup
+from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor
+from ...engine.units import format_bytes
+
+Grouped = Literal["stack", "line", "module", "kind"]
+GROUPINGS: tuple[Grouped, ...] = ("stack", "line", "module", "kind")
+Place = Literal["start", "end", "peak"]
+# A window shows at least so many events.
+LEAST_EVENTS = 8
+MOST_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class StandingMoment:
+    """A moment of one device, with a second one that is marked, and the part of the time that is drawn."""
+
+    cursor: TimeCursor
+    history: LevelHistory
+    # The newest event that has happened; -1 before the first one.
+    event: int
+    mark: int | None = None
+    # First and last moment of the window, as `history.moments`; None for all.
+    window: tuple[float, float] | None = None
+
+    @property
+    def drawn(self) -> LevelHistory:
+        """The part of the history that is drawn."""
+        return self.history if self.window is None else self.history.cut(*self.window)
+
+    @property
+    def moments(self) -> tuple[float, ...]:
+        """The moment, then the marked one, on the axis of the history."""
+        return tuple(self.place(event) for event in (self.event, self.mark) if event is not None)
+
+    def place(self, event: int) -> float:
+        return float(self.history.moments[event + 1])
+
+    def move(self, columns: int, cells: int) -> "StandingMoment":
+        """Return the moment some columns of the graph further, but at least one event."""
+        start, end = self.window or (float(self.history.moments[0]), float(self.history.moments[-1]))
+        found = self._find(self.place(self.event) + columns * (end - start) / max(1, cells))
+        is_stuck = (found - self.event) * columns <= 0
+        return self.stand(self.event + (1 if columns > 0 else -1) if is_stuck else found)
+
+    def step(self, events: int) -> "StandingMoment":
+        return self.stand(self.event + events)
+
+    def go(self, place: Place) -> "StandingMoment":
+        places: dict[Place, int] = {"start": -1, "end": self.cursor.newest, "peak": self.cursor.peak}
+        return self.stand(places[place])
+
+    def stand(self, event: int) -> "StandingMoment":
+        """Return the moment after an event; the window follows where it would leave it."""
+        moved = replace(self, event=max(-1, min(event, self.cursor.newest)))
+        if self.window is None:
+            return moved
+        start, end = self.window
+        at = moved.place(moved.event)
+        return moved if start <= at <= end else moved._show((end - start), at)
+
+    def zoom(self, factor: float) -> "StandingMoment":
+        """Return a window so many times as long around the moment; all of the time where that is less."""
+        first, last = float(self.history.moments[0]), float(self.history.moments[-1])
+        start, end = self.window or (first, last)
+        length = (end - start) * factor
+        if length >= last - first:
+            return replace(self, window=None)
+        events = len(self.history.cut(start, end).moments)
+        if factor < 1 and events <= LEAST_EVENTS:
+            return self
+        return self._show(length, self.place(self.event))
+
+    def switch_mark(self) -> "StandingMoment":
+        return replace(self, mark=self.event if self.mark is None else None)
+
+    def list_rows(self, by: Grouped) -> Sequence["StackGroup | LiveRow | LiveChange"]:
+        """Return what lived, the largest first; with a marked moment what differs from it."""
+        if self.mark is not None:
+            wanted: By = "line" if by == "stack" else by
+            changes = self.cursor.changes(self.mark, self.event, MOST_ROWS)
+            return next(groups.rows for groups in changes if groups.by == wanted)
+        if by == "stack":
+            return self.cursor.stacks_at(self.event, MOST_ROWS)[0]
+        groups = self.cursor.moment(self.event, MOST_ROWS).groups
+        return next(each.rows for each in groups if each.by == by)
+
+    def describe(self) -> list[str]:
+        """Return where the moment is, what was allocated then, and how that differs from the marked one."""
+        allocated, reserved = self.cursor.levels_at(self.event)
+        facts = [
+            self._name(self.event),
+            f"allocated {format_bytes(allocated)} of {format_bytes(reserved)} reserved",
+        ]
+        if self.mark is not None:
+            change = allocated - self.cursor.levels_at(self.mark)[0]
+            sign = "+" if change > 0 else "-" if change < 0 else ""
+            facts.append(f"{sign}{format_bytes(abs(change))} since the mark at {self._name(self.mark)}")
+        return facts
+
+    def _name(self, event: int) -> str:
+        number = f"event {event + 1:,} of {self.cursor.newest + 1:,}"
+        time_s, span_s = self.cursor.time_of(event), self.cursor.span_s
+        if time_s is None or span_s is None:
+            return number
+        return f"{time_s - span_s[0]:,.3f} s, {number}"
+
+    def _find(self, moment: float) -> int:
+        import numpy as np
+
+        return int(np.searchsorted(self.history.moments[1:], moment, side="right")) - 1
+
+    def _show(self, length: float, around: float) -> "StandingMoment":
+        first, last = float(self.history.moments[0]), float(self.history.moments[-1])
+        start = max(first, min(around - length / 2, last - length))
+        return replace(self, window=(start, start + length))
