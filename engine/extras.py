@@ -4,6 +4,7 @@ from .errors import PackageMissingError
 
 EXTRAS = {
     "matplotlib": "figures",
+    "mcp": "mcp",
     "networkx": "figures",
     "numpy": "figures",
     "opacus": "train",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.structure.tree import ROOT
 
-NEEDS = {"agent", "cluster", "files", "gpu", "job", "root", "server", "terminal", "torch"}
+NEEDS = {"agent", "client", "cluster", "files", "gpu", "job", "root", "server", "terminal", "torch"}
 """What `<!-- needs: … -->` before a block may name: its commands are parsed and not run."""
 MADE = {"cli.md", "schemas.md"}
 """Pages that docs/site_hooks.py makes when the site is built."""

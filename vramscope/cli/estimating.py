@@ -90,7 +90,7 @@ def print_estimate(arguments: Namespace) -> int:
         return 0
     if arguments.figure is not None:
         arguments.figure.check()
-    report = _estimate(arguments, run)
+    report = make_estimate(arguments, run)
     if arguments.figure is not None:
         from vramscope.exporters.estimates import draw_estimate
 
@@ -105,7 +105,7 @@ def print_estimate(arguments: Namespace) -> int:
     return choose_fit_code(arguments, does_fit=report.does_fit)
 
 
-def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
+def make_estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
     from vramscope.exporters.estimates import build_estimate
 
     from .verbs.calibrate import read_calibration

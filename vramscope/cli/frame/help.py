@@ -36,6 +36,7 @@ VERB_GROUPS: dict[str, dict[str, str]] = {
     },
     "Script": {
         "exporter": "serve metrics of this node to Prometheus",
+        "mcp": "answer assistants that speak MCP, on standard streams",
         "worker": "run the analyzers for an agent",
         "keys": "manage the keys of viewers and agents",
         "completion": "print the completion script of a shell",

@@ -1,7 +1,9 @@
 """`vramscope inspect`: a memory snapshot or a flight record explained, on a screen, as text or as JSON."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
@@ -10,6 +12,9 @@ from ..frame.emit import can_draw, complain, emit_fitted, emit_json
 from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, refuse, whole
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
+
+if TYPE_CHECKING:
+    from vramscope.exporters.moment import MomentReport
 
 DESCRIPTION = (
     "Explain a memory snapshot, flight record or server log: what filled memory, and why it ran out."
@@ -107,28 +112,39 @@ def run(arguments: Namespace) -> int:
 
 
 def _show_moments(path: Path, arguments: Namespace, settings: Settings) -> None:
-    from vramscope.engine.errors import InputFileError
-    from vramscope.engine.files.memory_file import read_memory_file
-    from vramscope.engine.model.memory_snapshot import MemorySnapshot
-    from vramscope.engine.recording import Recording
-    from vramscope.exporters.moment import describe_moments, report_recording, report_snapshot
+    from vramscope.exporters.moment import describe_moments
 
     at = [text for text in (arguments.at, arguments.second) if text is not None]
-    if _is_recording(path):
-        with Recording(path) as recording:
-            report = report_recording(recording, at, top=arguments.top, device=arguments.device)
-    else:
-        content = read_memory_file(path)
-        if not isinstance(content, MemorySnapshot):
-            raise InputFileError(
-                f"{path}: a flight record has the moment of its error alone; --at needs a memory snapshot "
-                "with history, or a recording"
-            )
-        report = report_snapshot(content, at, top=arguments.top, device=arguments.device)
+    report = report_moments(path, at, top=arguments.top, device=arguments.device)
     if arguments.json:
         emit_json(report)
     else:
         emit_fitted(settings, lambda width: describe_moments(report, width))
+
+
+def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | None) -> "MomentReport":
+    """Return what lived in a snapshot or recording at one moment, or at two.
+
+    Raises:
+        InputFileError: It cannot be read, or has no moments.
+        UsageError: It does not have the device, or a text is no moment of it.
+    """
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.engine.model.memory_snapshot import MemorySnapshot
+    from vramscope.engine.recording import Recording
+    from vramscope.exporters.moment import report_recording, report_snapshot
+
+    if _is_recording(path):
+        with Recording(path) as recording:
+            return report_recording(recording, at, top=top, device=device)
+    content = read_memory_file(path)
+    if not isinstance(content, MemorySnapshot):
+        raise InputFileError(
+            f"{path}: a flight record has the moment of its error alone; --at needs a memory snapshot "
+            "with history, or a recording"
+        )
+    return report_snapshot(content, at, top=top, device=device)
 
 
 def _is_recording(path: Path) -> bool:

@@ -1,0 +1,174 @@
+"""`vramscope mcp`, asked by the SDK's own client over stdio, about a real agent with the pretend driver."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY
+from tests.components import require_package
+from vramscope.cli.mcp_server import CONTROLLING, LIMIT_BYTES, READING, MemoryTools
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import Evidence, Finding, NodeStatus
+from vramscope.engine.settings import Settings
+
+from ...engine.files.snapshots import small_snapshot, write_snapshot
+from ...engine.recording.samples import make_sample, write
+from ...pretend_nvml.driver import PretendDriver
+from .running import call
+from .test_stream import agent
+
+GIB = 1 << 30
+
+
+@asynccontextmanager
+async def client(*flags: str) -> AsyncIterator[Any]:
+    """Yield a client of the SDK that has started the server."""
+    require_package("mcp")
+    from mcp import ClientSession
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "vramscope", "mcp", *flags],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    with Path(os.devnull).open("w") as errors:
+        async with stdio_client(program, errors) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            yield session
+
+
+async def ask(session: Any, tool: str, **arguments: object) -> dict[str, Any]:
+    """Return one answer, checked for what all answers have."""
+    result = await session.call_tool(tool, arguments)
+    (content,) = result.content
+    assert not result.is_error, content.text
+    assert len(content.text.encode()) <= LIMIT_BYTES + 1000
+    answer: dict[str, Any] = json.loads(content.text)
+    assert (answer["schema"], answer["tool"]) == ("vramscope.mcp/1", tool)
+    assert abs(answer["answered_s"] - time.time()) < 60
+    return answer
+
+
+async def refusal(session: Any, tool: str, **arguments: object) -> str:
+    result = await session.call_tool(tool, arguments)
+    assert result.is_error
+    text: str = result.content[0].text
+    return text
+
+
+async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
+) -> None:
+    device = pretend_driver.add_device(used_bytes=79 * GIB)
+    device.set_processes([(os.getpid(), 78 * GIB, "compute")])
+    snapshot = str(write_snapshot(tmp_path, small_snapshot()))
+    write(tmp_path / "a.vscope", [make_sample(tick) for tick in range(3)])
+    with agent():
+        async with client() as session:
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            assert set(tools) == set(READING)
+            assert all(tool.annotations.read_only_hint for tool in tools.values())
+            state = await ask(session, "state")
+            assert state["result"]["schema"] == "vramscope.status/1"
+            assert state["result"]["devices"][0]["memory"]["used_bytes"] == 79 * GIB
+            assert state["result"]["agent"]["pid"] > 0
+            assert state["data_s"] == state["result"]["time"]
+            findings = await ask(session, "findings")
+            assert findings["left_out"] == {}
+            forecast = await ask(session, "forecast")
+            assert [it["device_uuid"] for it in forecast["result"]] == [state["result"]["devices"][0]["uuid"]]
+            for finding in findings["result"]:
+                explained = await ask(session, "explain", id=finding["finding"]["id"])
+                assert explained["result"]["evidence_ids"].keys() == finding["evidence_ids"].keys()
+            assert "no such finding" in await refusal(session, "explain", id="nothing")
+            inspected = await ask(session, "inspect", file=snapshot)
+            assert inspected["result"]["devices"][0]["levels"]["reserved_bytes"] == 40 << 20
+            moment = await ask(session, "inspect", file=snapshot, at="end", top=1)
+            assert moment["result"]["schema"] == "vramscope.moment/1"
+            recording = str(tmp_path / "a.vscope")
+            difference = await ask(session, "diff", a=recording, b=recording)
+            assert difference["result"]["schema"] == "vramscope.difference/1"
+            estimated = await ask(session, "estimate", model="llama2-7b", tp=2, capacity="80GiB")
+            own = call(
+                "estimate", "--model", "llama2-7b", "--tp", "2", "--capacity", "80GiB", "--json"
+            ).lines[0]
+            assert estimated["result"] == own, "the object that the verb prints"
+            assert estimated["data_s"] is None, "nothing of it was measured"
+            assert "there is no such file" in await refusal(session, "inspect", file="/nowhere.pickle")
+            assert "Unknown tool" in await refusal(session, "advise", pid=1, action="empty_cache")
+
+
+async def test_control_is_offered_only_where_it_is_allowed(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device()
+    with agent():
+        async with client("--allow-control") as session:
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            assert set(tools) == {*READING, *CONTROLLING}
+            assert not tools["advise"].annotations.read_only_hint
+            assert "no training process" in await refusal(session, "advise", pid=1, action="empty_cache")
+            assert "expected empty_cache" in await refusal(session, "advise", pid=1, action="reboot")
+
+
+def test_control_is_refused_where_the_settings_are_read_only() -> None:
+    outcome = call("mcp", "--allow-control", "--read-only")
+    assert (outcome.code, outcome.stdout) == (6, "")
+    assert "--read-only forbids that" in outcome.stderr
+
+
+def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    outcome = call("mcp")
+    assert (outcome.code, outcome.stdout) == (4, "")
+    assert "pip install 'vramscope[mcp]'" in outcome.stderr
+
+
+class ToolsOf(MemoryTools):
+    """Answers about a state that a test made up."""
+
+    def __init__(self, status: NodeStatus) -> None:
+        super().__init__(Settings(), clock=lambda: 1000.0)
+        self.status = status
+
+    def _observe(self) -> NodeStatus:
+        return self.status
+
+
+def make_status(findings: int, evidence: int = 3) -> NodeStatus:
+    numbers = tuple(Evidence(f"number {at}", at, "bytes") for at in range(evidence))
+    found = tuple(
+        Finding(f"id{at}", "leak", "n", None, None, "high", "It grows. " * 20, 1.0, 2.0, evidence=numbers)
+        for at in range(findings)
+    )
+    return NodeStatus("vramscope.status/1", 900.0, "n", None, (), found, ())
+
+
+def test_an_answer_that_would_be_too_long_is_cut_and_says_where() -> None:
+    text = ToolsOf(make_status(5000)).findings()
+    assert len(text) <= LIMIT_BYTES + 1000
+    answer = json.loads(text)
+    assert answer["answered"] == "1970-01-01T00:16:40+00:00"
+    assert answer["data_s"] == 900.0
+    assert answer["left_out"] == {"": 5000 - len(answer["result"])}
+    assert len(answer["result"]) >= 16
+
+
+def test_a_number_behind_a_finding_is_explained_by_its_id() -> None:
+    tools = ToolsOf(make_status(2))
+    listed = json.loads(tools.findings())["result"][1]
+    assert list(listed["evidence_ids"]) == ["id1:number 0", "id1:number 1", "id1:number 2"]
+    explained = json.loads(tools.explain("id1:number 2"))
+    assert explained["result"]["evidence"] == {"name": "number 2", "value": 2, "unit": "bytes"}
+    with pytest.raises(UsageError, match="no such evidence"):
+        tools.explain("id1:nothing")
