@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist dist-check sbom audit clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist dist-check sbom audit man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -56,6 +56,9 @@ docs: $(VENV)/.documented ## build the documentation as a site: build/site/index
 dist: $(VENV)/.tested ## build the wheel and the source distribution: dist/, the same bytes at each try
 	@$(BIN)/python .ci/build-dist dist
 
+man: $(VENV)/.installed ## write the manual pages and completions that packages install: share/ (man -l share/man/man1/vramscope.1)
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python .ci/write-share share
+
 dist-check: dist $(VENV)/.tooled ## build them, and let twine say whether a package index would take them
 	@$(VENV)/tools/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
@@ -69,7 +72,7 @@ audit: $(VENV)/.tooled ## ask the advisory database about every pinned package; 
 	@$(VENV)/tools/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
 
 clean: ## remove what the targets above have made
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist share *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@sh .ci/make-venv $(VENV)

@@ -13,6 +13,7 @@ DEBIAN_PACKAGES = {
     "fish": "fish",
     "gcc": "gcc libc6-dev",
     "gdb": "gdb",
+    "mandoc": "mandoc",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "screen": "screen",

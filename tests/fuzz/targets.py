@@ -23,12 +23,18 @@ import msgspec
 
 from vramscope.analyzers.modules import make_breakdown
 from vramscope.engine.errors import ServerUnreachableError, VramscopeError
+from vramscope.engine.files.case_table import read_case_table
+from vramscope.engine.files.detect import identify
 from vramscope.engine.files.framework.oom_text import parse_oom_text
+from vramscope.engine.files.galvatron import read_layer_profile
 from vramscope.engine.files.memory_file import read_flight_record, read_memory_file, recognize_memory_file
 from vramscope.engine.files.memory_snapshot.decoder import decode
 from vramscope.engine.files.memory_trace.reading import read_memory_trace
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.files.phases import read_phase_file
+from vramscope.engine.files.run_config import read_model_config, read_run_config
+from vramscope.engine.files.serving_log import read_serving_log
+from vramscope.engine.files.sweep.logs import read_configuration_log
 from vramscope.engine.model import Sample, ServerKind, ServerSample
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
@@ -46,6 +52,7 @@ from vramscope.engine.recording.block import (
 )
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
+from vramscope.engine.settings.layers import read_settings_file
 from vramscope.engine.soundness import check_numbers
 from vramscope.engine.sources.serving.answers import read_answer, recognize_answer
 from vramscope.engine.workloads.serving.formats import Format, answer
@@ -55,6 +62,7 @@ from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
 from vramscope.exporters.modules.text import describe_module_memory, report_module_memory
 from vramscope.exporters.phases.report import report_phase_records
 from vramscope.exporters.phases.text import describe_phase_file
+from vramscope.exporters.serving_log import describe_serving_log, summarize_serving_log
 from vramscope.planning.joint import read_cluster
 
 from . import peers
@@ -272,6 +280,97 @@ def read_phases(data: bytes) -> None:
     _read_guarded(read)
 
 
+_SUFFIXES = ("json", "toml", "yaml", "csv", "log", "pickle")
+
+
+def _put_named(name: str, data: bytes) -> Path:
+    """Write a file whose first byte says which ending its name gets."""
+    return _put(f"{name}.{_SUFFIXES[data[0] % len(_SUFFIXES)] if data else 'log'}", data[1:])
+
+
+def identify_file(data: bytes) -> None:
+    """Say what a file is, of whatever kind."""
+    kind = identify(_put_named("some", data))
+    assert kind is None or "\n" not in kind.explain("import")
+
+
+def read_serving_text(data: bytes) -> None:
+    """Read the start-up log of a server, and say what is in it."""
+    path = _put("server.log", data)
+
+    def read() -> None:
+        report = summarize_serving_log(read_serving_log(path))
+        encode_line(report)
+        describe_serving_log(report, 80).encode()
+
+    _read_guarded(read)
+
+
+def read_sweep_log(data: bytes) -> None:
+    """Read the log of one configuration of a sweep, as one that failed and as one that did not."""
+    path = _put("global_rank_0.log", data)
+    for has_failed in (False, True):
+        _read_guarded(lambda has_failed=has_failed: read_configuration_log(path, has_failed=has_failed))  # type: ignore[misc]
+
+
+def read_configs(data: bytes) -> None:
+    """Read a configuration of a model in each way that verbs do."""
+    path = _put_named("config", data)
+    _read_guarded(lambda: read_run_config(path))
+    _read_guarded(lambda: read_model_config(path))
+    _read_guarded(lambda: read_layer_profile(path))
+
+
+def read_table(data: bytes) -> None:
+    """Read a table of training runs."""
+    path = _put("runs.csv", data)
+    _read_guarded(lambda: read_case_table(path))
+
+
+def read_settings(data: bytes) -> None:
+    """Read a settings file."""
+    path = _put("settings.toml", data)
+    _read_guarded(lambda: read_settings_file(path))
+
+
+def _seed_samples(most_bytes: int = 1 << 14) -> Iterable[bytes]:
+    """Yield a file of every format that is read, behind the byte of its ending."""
+    from tests.engine.files.formats import write_samples
+
+    folder = _folder() / "samples"
+    folder.mkdir(exist_ok=True)
+    for path in write_samples(folder).values():
+        if path.is_file() and path.stat().st_size <= most_bytes:
+            suffix = path.suffix[1:] if path.suffix[1:] in _SUFFIXES else "log"
+            yield bytes([_SUFFIXES.index(suffix)]) + path.read_bytes()
+
+
+def _seed_serving() -> Iterable[bytes]:
+    from tests.engine.files.test_serving_log import ENGINE, RANKS, ROOM
+
+    yield (ENGINE + RANKS + ROOM).encode()
+
+
+def _seed_sweep_log() -> Iterable[bytes]:
+    from tests.analyzers.planning.sweep.original import OUT_OF_MEMORY
+
+    yield OUT_OF_MEMORY.encode()
+    yield (
+        b"elapsed time per iteration (ms): 812.5\nthroughput per GPU (TFLOP/s/GPU): 41.0\n"
+        b"peak memory: 512.0 MB, theoretical memory: -1 MB\nweight and optimizer=3 MB, activation=4.5 MB\n"
+    )
+
+
+def _seed_configs() -> Iterable[bytes]:
+    from tests.analyzers.planning.theory import test_configs as configs
+
+    yield bytes([0]) + json.dumps(configs.HUGGING_FACE).encode()
+    yield bytes([1]) + configs.TORCHTITAN.encode()
+    yield bytes([2]) + configs.GALVATRON.encode()
+    yield bytes([4]) + configs.ARGUMENTS.encode()
+    yield bytes([0]) + b'{"layertype_0_bsz8_seq1024": 3.5, "layertype_other_0": 12.25}'
+
+
 def _seed_phases() -> Iterable[bytes]:
     from tests.vramscope.phases.test_reading import FORMATS
 
@@ -395,6 +494,14 @@ TARGETS = {
     "metrics": Target(read_metrics, _seed_metrics),
     "modules": Target(read_modules, _seed_modules),
     "phases": Target(read_phases, _seed_phases),
+    "identify": Target(identify_file, _seed_samples),
+    "serving-log": Target(read_serving_text, _seed_serving),
+    "sweep-log": Target(read_sweep_log, _seed_sweep_log),
+    "config": Target(read_configs, _seed_configs),
+    "table": Target(read_table, lambda: [b'case,num_layers,hidden\na,2,64\n"b,c",3,\n']),
+    "settings": Target(
+        read_settings, lambda: [b'interval = "1s"\ntheme = "dark"\n[memory]\nx = 1\n', b"color = false\n"]
+    ),
     "cluster": Target(read_cluster_text, _seed_cluster),
     "peer-tells": Target(peers.hear, peers.seed_told),
     "peer-asks": Target(peers.ask, peers.seed_asked),

@@ -15,6 +15,7 @@ import pytest
 
 from tests.components import missing
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
+from vramscope.cli.frame.parse import list_verbs
 
 SETUPTOOLS_WITH_LICENSE_EXPRESSIONS = 77
 EPOCH = "1700000000"
@@ -72,8 +73,20 @@ def _expected_files() -> set[str]:
 
 def test_wheel_ships_every_file_of_the_program_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        names = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
     assert names == _expected_files()
+
+
+def test_packages_install_manual_pages_and_completions(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        shared = {name.partition(".data/data/")[2] for name in archive.namelist()} - {""}
+    pages = {f"share/man/man1/vramscope-{verb}.1" for verb in list_verbs()}
+    assert shared == pages | {
+        "share/man/man1/vramscope.1",
+        "share/bash-completion/completions/vramscope",
+        "share/zsh/site-functions/_vramscope",
+        "share/fish/vendor_completions.d/vramscope.fish",
+    }
 
 
 def test_wheel_declares_command_plug_ins_and_licence(wheel: Path) -> None:

@@ -258,7 +258,8 @@ _SIGNAL = re.compile(rb"exitcode *: *-([0-9]+)")
 # What torchrun puts before each line of a rank.
 _LAUNCHER = re.compile(r"^\[[\w ]+\]: ?")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-_NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?)"
+# A number with more digits is no size and no time.
+_NUMBER = rb"(-?[0-9]{1,12}(?:\.[0-9]{1,20})?)(?![0-9])"
 _ITERATION = re.compile(rb"elapsed time per iteration \(ms\): *" + _NUMBER)
 _SPEED = re.compile(rb"throughput per GPU \(TFLOP/s/GPU\): *" + _NUMBER)
 _STOPPED = re.compile(rb"peak memory: *" + _NUMBER + rb" MB, theoretical memory: *" + _NUMBER + rb" MB")

@@ -162,11 +162,11 @@ def _indent(text: str) -> list[str]:
 
 
 def _describe_usage(parser: ArgumentParser, width: int) -> list[str]:
-    usage = parser.usage or " ".join([parser.prog, *_list_required(parser), "[flags]"])
+    usage = parser.usage or " ".join([parser.prog, *list_required(parser), "[flags]"])
     return _wrap(usage, width, "usage: ", "       ")
 
 
-def _list_required(parser: ArgumentParser) -> list[str]:
+def list_required(parser: ArgumentParser) -> list[str]:
     """Return what a command line of the verb cannot do without, as the usage shows it."""
     choices = [group for group in parser._mutually_exclusive_groups if group.required]
     either = {id(action) for group in choices for action in group._group_actions}
@@ -177,22 +177,26 @@ def _list_required(parser: ArgumentParser) -> list[str]:
         if action.option_strings and action.required and id(action) not in either
     ]
     for group in choices:
-        words.append(
-            f"({' | '.join(_invoke(action).rpartition(', ')[2] for action in group._group_actions)})"
-        )
+        words.append(f"({' | '.join(invoke(action).rpartition(', ')[2] for action in group._group_actions)})")
     return words
 
 
-def _describe_groups(parser: ArgumentParser, page: Page, width: int) -> list[str]:
+def list_groups(parser: ArgumentParser, page: Page) -> list[tuple[str, list[Action]]]:
     """Return the flags under their titles: those of the verb, then those that other verbs have too."""
     shown = [(_name_group(group.title), group._group_actions) for group in parser._action_groups]
     own = [it for it in shown if it[0] not in page.inherited]
     inherited = [it for it in shown if it[0] in page.inherited]
+    seen = (
+        (title, [it for it in actions if it.help != SUPPRESS and not isinstance(it.choices, dict)])
+        for title, actions in (*own, *inherited)
+    )
+    return [(title, actions) for title, actions in seen if actions]
+
+
+def _describe_groups(parser: ArgumentParser, page: Page, width: int) -> list[str]:
     lines: list[str] = []
-    for title, actions in (*own, *inherited):
-        seen = [it for it in actions if it.help != SUPPRESS and not isinstance(it.choices, dict)]
-        if seen:
-            lines += ["", f"{title}:", *_describe_flags(seen, width)]
+    for title, actions in list_groups(parser, page):
+        lines += ["", f"{title}:", *_describe_flags(actions, width)]
     return lines
 
 
@@ -203,8 +207,12 @@ def _name_group(title: str | None) -> str:
 def _describe_flags(actions: Iterable[Action], width: int, *, column: int = _TEXT_COLUMN) -> list[str]:
     lines: list[str] = []
     for action in actions:
-        lines += _describe_row(_invoke(action), (action.help or "") % vars(action), width, column)
+        lines += _describe_row(invoke(action), explain(action), width, column)
     return lines
+
+
+def explain(action: Action) -> str:
+    return (action.help or "") % vars(action)
 
 
 def _describe_row(name: str, text: str, width: int, column: int = _TEXT_COLUMN) -> list[str]:
@@ -217,7 +225,7 @@ def _describe_row(name: str, text: str, width: int, column: int = _TEXT_COLUMN) 
     return [f"  {name}".ljust(column) + lines[0][column:], *lines[1:]]
 
 
-def _invoke(action: Action) -> str:
+def invoke(action: Action) -> str:
     """Return a flag as it is written, with its value: `-o, --output FILE`."""
     names = ", ".join(sorted(action.option_strings, key=len))
     if not names or action.nargs == 0:
