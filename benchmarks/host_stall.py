@@ -2,8 +2,8 @@
 
 Needs root, a control group with a memory limit, and swap: `python -m benchmarks.host_stall --limit 1GiB`.
 The group is made to look like a host with a unified GPU: its limit is MemTotal, its pressure is
-/proc/pressure/memory. The truth is a process in the same group that touches its own memory once a second, as
-a shell does: the host stalls when that takes longer than a second.
+/proc/pressure/memory. It stalls when a process in it that touches its own memory once a second, as a shell
+does, takes longer than a second for that, or when all its processes waited for half of a second.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from vramscope.engine.units import GIB, MIB, parse_bytes
 TURN_S = 1.0
 COPY_S = 0.2
 STALL_AFTER_S = 1.0
+STALL_PERCENT = 50.0
 ASKED_LEAD_S = 30.0
 
 # A share of the limit is held at first, then grows by so many MiB a second; all of it is used over and over.
@@ -267,6 +268,8 @@ def _watch(
                 )
             )
             findings += [(passed_s, it) for it in analyzer.observe(sample)]
+            if stall_s is None and (host.stall_percent or 0.0) >= STALL_PERCENT:
+                stall_s = passed_s
             number += 1
         if stall_s is None:
             stall_s = next((at - began_s for at, delay_s in delays if delay_s > STALL_AFTER_S), None)
