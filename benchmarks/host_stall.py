@@ -157,7 +157,7 @@ class Group:
                     time.sleep(0.1)
 
 
-class _Root:
+class Root:
     """A folder that shows the group as the host; files are written in place, as their readers keep them."""
 
     def __init__(self, folder: Path, group: Group) -> None:
@@ -216,7 +216,7 @@ def list_cases(limit_bytes: int, folder: Path) -> list[Case]:
 def measure(case: Case, limit_bytes: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="vramscope-") as folder:
         group = Group(limit_bytes)
-        root = _Root(Path(folder), group)
+        root = Root(Path(folder), group)
         delays: list[tuple[float, float]] = []
         try:
             with _inside(group, _SHELL) as shell, _inside(group, case.program, *case.words) as worker:
@@ -228,7 +228,7 @@ def measure(case: Case, limit_bytes: int) -> Outcome:
 
 
 def _watch(
-    case: Case, root: _Root, worker: "subprocess.Popen[str]", delays: list[tuple[float, float]]
+    case: Case, root: Root, worker: "subprocess.Popen[str]", delays: list[tuple[float, float]]
 ) -> Outcome:
     reader = HostReader(root.path)
     reader.watch_stalls()
@@ -342,7 +342,7 @@ def main() -> int:
     parser.add_argument("--samples", type=Path, help="write every sample as JSON here")
     arguments = parser.parse_args()
     kept: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="vramscope-", dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory(prefix="vramscope-", dir="/var/tmp") as folder:
         for case in list_cases(arguments.limit, Path(folder)):
             if arguments.only in case.name:
                 outcome = measure(case, arguments.limit)
