@@ -50,10 +50,11 @@ def build(root: Path, pids: list[int]) -> list[Path]:
         bus = 5 + 0x10 * number
         folder = machine.add_mi300x(f"0000:{bus:02x}:00.0")
         machine.write(f"{folder}/unique_id", f"b7f8a1c2d3e4f5{number:02x}")
+        used.append(root / folder / "mem_info_vram_used")
+    for number in range(DEVICES):  # a card that is added writes the first node
         node = f"sys/class/kfd/kfd/topology/nodes/{1 + number}"
         machine.write(f"{node}/gpu_id", 5000 + number)
-        machine.write(f"{node}/properties", f"simd_count 304\nlocation_id {bus << 8}\ndomain 0")
-        used.append(root / folder / "mem_info_vram_used")
+        machine.write(f"{node}/properties", f"simd_count 304\nlocation_id {5 + 0x10 * number << 8}\ndomain 0")
     for link in (root / "sys/class/drm").glob("card*/device"):
         if link.is_symlink():  # the test's own is absolute, and would lead out of the namespace
             target = f"../../../devices/pci0000:00/{link.readlink().name}"

@@ -2,8 +2,8 @@
 
 Needs root, a control group with a memory limit, and swap: `python -m benchmarks.host_stall --limit 1GiB`.
 The group is made to look like a host with a unified GPU: its limit is MemTotal, its pressure is
-/proc/pressure/memory. The truth is a process in the same group that touches its own memory once a second, as
-a shell does: the host stalls when that takes longer than a second.
+/proc/pressure/memory. It stalls when a process in it that touches its own memory once a second, as a shell
+does, takes longer than a second for that, or when all its processes waited for half of a second.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from vramscope.engine.units import GIB, MIB, parse_bytes
 TURN_S = 1.0
 COPY_S = 0.2
 STALL_AFTER_S = 1.0
+STALL_PERCENT = 50.0
 ASKED_LEAD_S = 30.0
 
 # A share of the limit is held at first, then grows by so many MiB a second; all of it is used over and over.
@@ -156,7 +157,7 @@ class Group:
                     time.sleep(0.1)
 
 
-class _Root:
+class Root:
     """A folder that shows the group as the host; files are written in place, as their readers keep them."""
 
     def __init__(self, folder: Path, group: Group) -> None:
@@ -215,7 +216,7 @@ def list_cases(limit_bytes: int, folder: Path) -> list[Case]:
 def measure(case: Case, limit_bytes: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="vramscope-") as folder:
         group = Group(limit_bytes)
-        root = _Root(Path(folder), group)
+        root = Root(Path(folder), group)
         delays: list[tuple[float, float]] = []
         try:
             with _inside(group, _SHELL) as shell, _inside(group, case.program, *case.words) as worker:
@@ -227,7 +228,7 @@ def measure(case: Case, limit_bytes: int) -> Outcome:
 
 
 def _watch(
-    case: Case, root: _Root, worker: "subprocess.Popen[str]", delays: list[tuple[float, float]]
+    case: Case, root: Root, worker: "subprocess.Popen[str]", delays: list[tuple[float, float]]
 ) -> Outcome:
     reader = HostReader(root.path)
     reader.watch_stalls()
@@ -267,6 +268,8 @@ def _watch(
                 )
             )
             findings += [(passed_s, it) for it in analyzer.observe(sample)]
+            if stall_s is None and (host.stall_percent or 0.0) >= STALL_PERCENT:
+                stall_s = passed_s
             number += 1
         if stall_s is None:
             stall_s = next((at - began_s for at, delay_s in delays if delay_s > STALL_AFTER_S), None)
@@ -339,7 +342,7 @@ def main() -> int:
     parser.add_argument("--samples", type=Path, help="write every sample as JSON here")
     arguments = parser.parse_args()
     kept: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="vramscope-", dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory(prefix="vramscope-", dir="/var/tmp") as folder:
         for case in list_cases(arguments.limit, Path(folder)):
             if arguments.only in case.name:
                 outcome = measure(case, arguments.limit)

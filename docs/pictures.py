@@ -28,7 +28,7 @@ SIZES = {
     "live-40x10": (8, (40, 10)),
 }
 """Name to number of devices, columns and rows."""
-OTHERS = ("job", "table", "replay", "difference", "heatmap", "sweep", "plan", "breakdown", "seqlen")
+OTHERS = ("job", "table", "replay", "difference", "heatmap", "sweep", "plan", "breakdown", "seqlen", "roots")
 
 
 async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
@@ -88,6 +88,10 @@ def main() -> int:
             from docs.seqlen_picture import draw_length_picture
 
             print(draw_length_picture(PICTURES))
+        elif name == "roots":
+            from docs.root_pictures import ROOTS, draw_root
+
+            print(*(asyncio.run(draw_root(PICTURES, root)) for root in ROOTS), sep="\n")
         elif name == "plan":
             from docs.plan_picture import draw_plan
 

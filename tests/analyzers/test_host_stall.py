@@ -1,6 +1,8 @@
 """The host's memory where a GPU shares it: told in time, and silent while page cache and files fill it."""
 
+import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -114,6 +116,52 @@ def test_page_cache_mapped_files_and_slow_growth_far_from_the_end_are_silent(
     recorded: tuple[int, ...],
 ) -> None:
     assert find(make([it * MIB for it in recorded], total_bytes=MACHINE_BYTES)) == []
+
+
+RECORDED = json.loads(Path(__file__).with_name("recorded_stalls.json").read_text())
+"""Of real processes in a control group with 512 MiB and swap on a disk, by `python -m benchmarks.host_stall`
+(Linux 6.18): once a second MiB available, percent of time stalled, MB a second from swap."""
+GROUP_BYTES = 512 * MIB
+
+
+def replay(name: str) -> tuple[list[Finding], float | None]:
+    """Return the findings on a recorded run, and when all its processes waited for half of a second."""
+    analyzer = HostStallAnalyzer()
+    samples = make([mib * MIB for mib, _, _ in RECORDED[name]], total_bytes=GROUP_BYTES)
+    found: list[Finding] = []
+    for sample, (_, stall, swap_mb) in zip(samples, RECORDED[name], strict=True):
+        swap = None if swap_mb is None else swap_mb * 1e6
+        host = replace(sample.host or HostSample(), stall_percent=stall, swap_in_bytes_per_s=swap)
+        found += analyzer.observe(replace(sample, host=host))
+    stalls = (
+        it.time_s for it, (_, stall, _) in zip(samples, RECORDED[name], strict=True) if (stall or 0) >= 50
+    )
+    return found, next(stalls, None)
+
+
+@pytest.mark.parametrize(("percent", "high_ahead_s"), [("0.2", 80.0), ("0.4", 40.0), ("0.8", 20.0)])
+def test_a_real_thrash_is_told_30_s_ahead_and_is_critical_when_it_has_begun(
+    percent: str, high_ahead_s: float
+) -> None:
+    found, stalled_s = replay(f"grows by {percent} % a second")
+    assert stalled_s is not None
+    assert stalled_s - found[0].opened_s >= 30.0
+    assert stalled_s - next(it for it in found if it.severity == "high").updated_s >= high_ahead_s
+    assert found[-1].severity == "critical"
+    assert len({it.id for it in found}) == 1
+
+
+@pytest.mark.parametrize("name", ["writes and reads a file", "maps a file", "training steps"])
+def test_real_page_cache_mapped_files_and_steps_are_silent_though_processes_wait(name: str) -> None:
+    assert replay(name) == ([], None)
+    most_stalled = max(stall or 0.0 for _, stall, _ in RECORDED[name])
+    assert (most_stalled > 25.0) == (name != "training steps"), "files larger than memory do stall"
+
+
+def test_a_real_model_that_is_loaded_is_low_at_most() -> None:
+    found, stalled_s = replay("loads a model")
+    assert stalled_s is None
+    assert {it.severity for it in found} == {"low"}
 
 
 @pytest.mark.parametrize("rate_mib", [20, 50, 100, 250, 500, 1000, 1500])

@@ -272,7 +272,7 @@ class DeviceView:
         name = self.device.name or ""
         if self.device.kind in ("trace", name):
             return ""
-        return name.removeprefix("NVIDIA ").removeprefix("Tesla ")
+        return name.removeprefix("NVIDIA ").removeprefix("Tesla ").removeprefix("AMD Instinct ")
 
 
 @dataclass(frozen=True, slots=True)

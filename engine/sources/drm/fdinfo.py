@@ -99,6 +99,8 @@ def _parse_engines(fields: dict[bytes, bytes]) -> dict[str, Engine]:
 # Between two scans, longer where a scan costs more than this share of a core.
 SCAN_INTERVAL_S = 4.0
 COST_SHARE = 0.001
+# The same where only AMD's GPUs are: their compute processes are found without a scan.
+COST_SHARE_AMD = 0.0004
 LONGEST_WAIT_S = 120.0
 
 # Bytes by region.
@@ -128,6 +130,8 @@ class ClientScan:
     def __init__(
         self, root: Path, clock_s: Callable[[], float], cpu_s: Callable[[], float] = time.thread_time
     ) -> None:
+        # Share of a core that scans may cost; discovery sets it.
+        self.cost_share = COST_SHARE
         self._proc = str(root / "proc")
         self._classes = root / "sys/class/drm"
         # Compute processes have host pids in /sys/class/kfd: a container would list its own ones twice.
@@ -152,7 +156,7 @@ class ClientScan:
         self.held = self._scan(now_s)
         # Not before: else the lane that reads memory takes a scan under way for one that found nothing.
         self.has_scanned = True
-        wait_s = max(SCAN_INTERVAL_S, (self._cpu_s() - began_s) / COST_SHARE)
+        wait_s = max(SCAN_INTERVAL_S, (self._cpu_s() - began_s) / self.cost_share)
         # A little early, as the readings that ask for it are not exact to the tick.
         self._due_s = now_s + min(LONGEST_WAIT_S, wait_s) - 0.5
 

@@ -8,8 +8,10 @@ from ..kernel_files import KeptFile, list_names, parse_number, read_bytes, read_
 
 _MOST_NODES = 1024
 _MOST_PROCESSES = 4096
-# Between two readings.
+# Between two readings, and for each process; at most so long.
 _INTERVAL_S = 1.5
+_PER_PROCESS_S = 0.05
+_MOST_INTERVAL_S = 9.5
 # Between two readings of the files that were 0: of a process that was first seen within the last minute, as
 # those allocate on one GPU after the other, and of all others.
 _ALL_INTERVAL_S = 9.5
@@ -68,8 +70,9 @@ class KfdProcesses:
             return None
         now_s = self._clock_s()
         if now_s >= self._due_s:
-            self._due_s = now_s + _INTERVAL_S
             self._read_all(now_s)
+            wait_s = max(_INTERVAL_S, _PER_PROCESS_S * len(self._held))
+            self._due_s = now_s + min(wait_s, _MOST_INTERVAL_S)
         return self._by_address.get(address, {})
 
     def _read_all(self, now_s: float) -> None:

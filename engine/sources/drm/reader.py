@@ -20,8 +20,11 @@ from .kfd import KfdProcesses
 
 # Between two looks at whether a GPU sleeps.
 SLEEP_CHECK_S = 1.0
-# Process lists change seldom; a tick that comes a little early reads them all the same.
+# Process lists change seldom; a tick that comes a little early reads them all the same. A GPU with many
+# processes has them read less often, so that what they cost has a bound.
 PROCESS_INTERVAL_S = 1.5
+PER_PROCESS_S = 0.4
+MOST_PROCESS_INTERVAL_S = 9.5
 HARDWARE_INTERVAL_S = 3.5
 # Values of `power/runtime_status`, a file that wakes nothing.
 _ASLEEP = (b"suspended", b"suspending")
@@ -221,8 +224,9 @@ class DrmReader:
     def _read_processes(self) -> tuple[ProcessReading, ...] | None:
         now_s = self._clock_s()
         if now_s >= self._processes_due_s:
-            self._processes_due_s = now_s + PROCESS_INTERVAL_S
             self._processes = tuple(self.list_processes())
+            wait_s = max(PROCESS_INTERVAL_S, PER_PROCESS_S * len(self._processes))
+            self._processes_due_s = now_s + min(wait_s, MOST_PROCESS_INTERVAL_S)
         return self._processes
 
 

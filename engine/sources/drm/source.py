@@ -16,7 +16,7 @@ from ..source import DeviceIdentity
 from .amd import AmdReader, identify_amd
 from .cards import AMD, INTEL, Card, list_cards
 from .dmem import DmemGroup
-from .fdinfo import ClientScan
+from .fdinfo import COST_SHARE, COST_SHARE_AMD, ClientScan
 from .intel import IntelReader
 from .kfd import KfdProcesses
 from .reader import DrmReader, Shared
@@ -61,6 +61,8 @@ class DrmSource:
             )
         if any(card.driver == AMD for card in cards):
             self._shared.kfd.find_nodes()
+        is_amd_only = all(card.driver == AMD for card in cards)
+        self._shared.clients.cost_share = COST_SHARE_AMD if is_amd_only else COST_SHARE
         self._shared.dmem.find_regions()
         readers = {}
         for index, card in enumerate(cards):
