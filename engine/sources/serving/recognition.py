@@ -21,6 +21,7 @@ _LISTEN = "0A"
 _COMMANDS: tuple[tuple[ServerKind, re.Pattern[str]], ...] = (
     ("vLLM", re.compile(r"^VLLM::|\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm\.v1\.engine\b")),
     ("SGLang", re.compile(r"^sglang::|\bsglang\.launch_server\b|\bsglang serve\b")),
+    ("TensorRT-LLM", re.compile(r"(?:^|[/ ])trtllm-serve(?: |$)|(?:^|[/ ])tritonserver\b.*tensorrt")),
     ("llama.cpp", re.compile(r"(?:^|[/ ])llama-server(?:\.exe)?(?: |$)")),
     ("TGI", re.compile(r"(?:^|[/ ])text-generation-(?:launcher|server|router)\S*(?: |$)")),
     ("Ollama", re.compile(r"(?:^|[/ ])ollama(?:_llama_server| runner| serve)(?: |$)")),
@@ -29,6 +30,7 @@ _COMMANDS: tuple[tuple[ServerKind, re.Pattern[str]], ...] = (
 USUAL_PORTS: dict[ServerKind, int] = {
     "vLLM": 8000,
     "SGLang": 30000,
+    "TensorRT-LLM": 8000,
     "llama.cpp": 8080,
     "TGI": 3000,
     "Ollama": 11434,
@@ -107,8 +109,8 @@ def read_settings(command: str) -> Settings:
     return Settings(
         whole("--port", "-p"),
         share("--gpu-memory-utilization", "--mem-fraction-static"),
-        whole("--max-model-len", "--context-length", "--ctx-size", "-c"),
-        whole("--max-num-seqs", "--max-running-requests", "--parallel", "-np"),
+        whole("--max-model-len", "--context-length", "--max_seq_len", "--ctx-size", "-c"),
+        whole("--max-num-seqs", "--max-running-requests", "--max_batch_size", "--parallel", "-np"),
     )
 
 

@@ -286,7 +286,7 @@ def test_html_is_no_server(watches: Callable[..., ServingWatch]) -> None:
         (note,) = watch.collect(())[1]
     finally:
         endpoint.close()
-    assert "not as vLLM, SGLang, llama.cpp, TGI or Ollama do" in note
+    assert "not as vLLM, SGLang, TensorRT-LLM, llama.cpp, TGI or Ollama do" in note
 
 
 @pytest.mark.parametrize(
