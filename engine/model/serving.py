@@ -145,3 +145,5 @@ class ServerSample(msgspec.Struct, frozen=True, gc=False):
     """Longest sequence in tokens (`--max-model-len`)."""
     most_sequences: int | None = None
     """Most sequences at once (`--max-num-seqs`)."""
+    unmeasured: str | None = None
+    """Why it is not known what it holds of a device, in a few words; None where that is known."""

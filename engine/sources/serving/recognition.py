@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,6 +154,38 @@ def find_log(pid: int, proc: Path = Path("/proc")) -> Path | None:
     return None
 
 
+def find_listener(pids: Iterable[int], port: int, proc: Path = Path("/proc")) -> int | None:
+    """Return which of some processes, or of their ancestors, listens on a TCP port of this machine.
+
+    The kernel's table has the inode of the socket; a process of another user does not show its own.
+    """
+    inodes = _list_listening_inodes(proc, port)
+    if not inodes:
+        return None
+    seen: set[int] = set()
+    for first in pids:
+        pid: int | None = first
+        for _ in range(MOST_ANCESTORS):
+            if pid is None or pid <= 1 or pid in seen:
+                break
+            seen.add(pid)
+            if inodes & _list_sockets(pid, proc):
+                return pid
+            pid = _read_parent(proc, pid)
+    return None
+
+
+def list_ancestors(pid: int, proc: Path = Path("/proc")) -> list[int]:
+    """Return a process and its ancestors, the nearest first."""
+    found = [pid]
+    for _ in range(MOST_ANCESTORS):
+        above = _read_parent(proc, found[-1])
+        if above is None or above <= 1:
+            break
+        found.append(above)
+    return found
+
+
 def _list_family(root: int, proc: Path) -> Iterator[int]:
     waiting = [root]
     for _ in range(MOST_RELATIVES):
@@ -167,21 +199,33 @@ def _list_family(root: int, proc: Path) -> Iterator[int]:
 
 def _list_listening(pid: int, proc: Path) -> list[int]:
     """Return the TCP ports on which a process listens."""
+    inodes = _list_sockets(pid, proc)
+    return [port for port, inode in _read_listening(proc, str(pid)) if inode in inodes]
+
+
+def _list_listening_inodes(proc: Path, port: int) -> set[str]:
+    return {inode for listening, inode in _read_listening(proc, "self") if listening == port}
+
+
+def _list_sockets(pid: int, proc: Path) -> set[str]:
+    """Return the inodes of a process's sockets; none of a process that does not show them to us."""
     folder = f"{proc}/{pid}/fd"
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names are all that is needed
     except OSError:
-        return []
+        return set()
     links = (_read_link(f"{folder}/{name}") for name in names[:4096])
-    inodes = {link[8:-1] for link in links if link is not None and link.startswith("socket:[")}
-    ports = []
+    return {link[8:-1] for link in links if link is not None and link.startswith("socket:[")}
+
+
+def _read_listening(proc: Path, of: str) -> Iterator[tuple[int, str]]:
+    """Yield port and inode of each TCP socket that listens in the network of a process."""
     for table in ("tcp", "tcp6"):
-        text = (read_bytes(f"{proc}/{pid}/net/{table}", _MOST_TABLE) or b"").decode("ascii", "replace")
+        text = (read_bytes(f"{proc}/{of}/net/{table}", _MOST_TABLE) or b"").decode("ascii", "replace")
         for line in text.splitlines()[1:]:
             fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTEN and fields[9] in inodes:
-                ports.append(int(fields[1].rpartition(":")[2], 16))
-    return ports
+            if len(fields) > 9 and fields[3] == _LISTEN:
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]
 
 
 def _read_parent(proc: Path, pid: int) -> int | None:

@@ -130,7 +130,7 @@ def test_a_wave_of_load_that_stays_below_the_pool_is_no_forecast() -> None:
     setup = ServerSetup(plan=MemoryPlan(token_bytes=384 << 10), traffic=traffic, most_sequences=10_000)
     server = SimulatedServer(setup, 5)
     most = 0.0
-    found = []
+    found: list[Finding] = []
     analyzer = ServingAnalyzer()
     for sample in play(server, 3000.0):
         found += analyzer.observe(sample)
