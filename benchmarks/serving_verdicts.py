@@ -5,12 +5,11 @@ the reader builds them. Nothing of this is measured on a real server.
 """
 
 import argparse
-import random
+import statistics
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 
 from vramscope.analyzers.serving.analyzer import PREEMPTION, ServingAnalyzer
@@ -22,40 +21,16 @@ from vramscope.engine.model import (
     ServerDevice,
     ServerSample,
 )
-from vramscope.engine.workloads.serving.pool import Rate, Traffic
-from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
+from vramscope.engine.workloads.serving.server import SimulatedServer
 
 from .measure.tables import format_number, format_table
+from .serving_scenes import SPLITS, Scene, Split, Task, list_serving_tasks, make_scene, name_serving_family
 from .verdict_targets import Target, at_least, at_most
 
 LEAD_S = 60.0
 LEAST_GROWTH_S = 180.0
 """Growth of less than this before the first preemption allows no word a minute ahead."""
 READ_EVERY_S = 2.0
-Rng = random.Random
-Task = tuple[str, int, int]
-"""Split, number of the family, seed."""
-
-
-@dataclass(frozen=True)
-class Scene:
-    """One run: a server, how long it lasts, and when the load begins to grow that may exhaust the pool."""
-
-    setup: ServerSetup
-    duration_s: float
-    growth_s: float | None = None
-    is_limit_known: bool = False
-    """Whether `--max-num-seqs` is on the command line."""
-
-
-@dataclass(frozen=True)
-class Family:
-    name: str
-    make: Callable[[Rng, bool], Scene]
-    """Given numbers, and whether it is to tune on: tuning has other sizes and lengths than scoring."""
-    seeds: int
-    split: str | None = None
-    """The only split that it is in; None for both."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +46,7 @@ class Watched:
     """When a forecast opened and closed; None where it stood to the end."""
     told_in_s: float | None
     """Of the forecast that stood a minute before: time left as it said."""
+    split: Split = "fresh"
 
     @property
     def begin_s(self) -> float | None:
@@ -95,6 +71,15 @@ class Watched:
         )
 
     @property
+    def lead_s(self) -> float | None:
+        """From the first forecast after the growth began to the first preemption."""
+        if self.preempted_s is None:
+            return None
+        begin_s = self.begin_s or 0.0
+        first_s = next((opened_s for opened_s, _ in self.opened if opened_s >= begin_s), None)
+        return None if first_s is None else max(0.0, self.preempted_s - first_s)
+
+    @property
     def false_words(self) -> int:
         """Forecasts before anything grew, or in a run without a preemption."""
         before_s = self.begin_s
@@ -103,204 +88,6 @@ class Watched:
     @property
     def quiet_hours(self) -> float:
         return (self.duration_s if self.begin_s is None else self.begin_s) / 3600
-
-
-def _make_setup(traffic: Traffic, *, blocks: int, most: int = 256) -> ServerSetup:
-    return ServerSetup(traffic=traffic, blocks=blocks, most_sequences=most)
-
-
-def _lengths(draw: Rng, is_tuning: bool) -> Traffic:
-    """Return traffic with lengths of prompts and outputs: chat, retrieval, long answers."""
-    kinds = (
-        [(400.0, 250.0), (1500.0, 150.0), (300.0, 900.0)]
-        if is_tuning
-        else [(250.0, 350.0), (2500.0, 200.0), (600.0, 600.0), (200.0, 1500.0)]
-    )
-    prompt, output = draw.choice(kinds)
-    return Traffic(
-        Rate(((0.0, 1.0),)),
-        prompt_tokens=prompt * draw.uniform(0.8, 1.25),
-        output_tokens=output * draw.uniform(0.8, 1.25),
-        prompt_spread=draw.uniform(0.4, 0.9),
-        output_spread=draw.uniform(0.4, 0.9),
-        prefix_share=draw.choice([0.0, 0.5, 0.9]),
-    )
-
-
-def _find_capacity(lengths: Traffic, blocks: int) -> float:
-    """Return the requests a second that keep the pool about full: found by running it for a while."""
-    low, high = 0.05, 200.0
-    for _ in range(9):
-        rate = (low * high) ** 0.5
-        server = SimulatedServer(
-            _make_setup(_traffic([(0.0, 1.0)], rate, lengths), blocks=blocks, most=100_000), 7
-        )
-        server.advance(180.0)
-        engine = server.engines[0]
-        is_full = engine.counters.preemptions > 0 or len(engine.waiting) > 5 or engine.used_share > 0.95
-        low, high = (low, rate) if is_full else (rate, high)
-    return low
-
-
-def _draw_size(draw: Rng, is_tuning: bool) -> int:
-    """Return blocks of a pool: 64,000 to 480,000 tokens; half of `serving_logs` have more than 476,000."""
-    return draw.choice([6000, 20_000] if is_tuning else [4000, 10_000, 30_000])
-
-
-def _traffic(points: Sequence[tuple[float, float]], capacity: float, lengths: Traffic) -> Traffic:
-    return replace(lengths, rate_per_s=Rate(tuple((at_s, share * capacity) for at_s, share in points)))
-
-
-def _steady(draw: Rng, is_tuning: bool) -> Scene:
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    load = draw.uniform(0.15, 0.6)
-    traffic = _traffic([(0.0, load)], _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks), 7200.0, is_limit_known=draw.random() < 0.5)
-
-
-def _waves(draw: Rng, is_tuning: bool) -> Scene:
-    """Load that goes up and down within half an hour to three hours, never enough to fill the pool."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    period_s = draw.uniform(1800.0, 7200.0) if is_tuning else draw.uniform(1200.0, 10_800.0)
-    low, high = draw.uniform(0.1, 0.3), draw.uniform(0.45, 0.65)
-    points = []
-    for turn in range(12):
-        points += [(turn * period_s, low), ((turn + 0.5) * period_s, high * draw.uniform(0.85, 1.0))]
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks), 10_800.0)
-
-
-def _bursts(draw: Rng, is_tuning: bool) -> Scene:
-    """Short bursts of one and a half to three times the usual load."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    usual = draw.uniform(0.1, 0.25)
-    points = [(0.0, usual)]
-    at_s = 300.0
-    while at_s < 7000.0:
-        length_s = draw.uniform(20.0, 120.0)
-        peak = min(0.6, usual * draw.uniform(1.5, 3.0))
-        points += [(at_s, usual), (at_s + 1, peak), (at_s + length_s, peak), (at_s + length_s + 1, usual)]
-        at_s += length_s + draw.uniform(120.0, 900.0)
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks), 7200.0)
-
-
-def _ramp(draw: Rng, is_tuning: bool) -> Scene:
-    """Load that grows steadily beyond what the pool can hold."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    start = draw.uniform(0.1, 0.4)
-    begin_s = draw.uniform(600.0, 1800.0)
-    length_s = draw.uniform(600.0, 3600.0) if is_tuning else draw.uniform(400.0, 5400.0)
-    points = [(0.0, start), (begin_s, start), (begin_s + length_s, draw.uniform(1.3, 1.8))]
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks, most=100_000), begin_s + length_s + 900.0, begin_s)
-
-
-def _knee(draw: Rng, is_tuning: bool) -> Scene:
-    """Load that grows slowly, then faster: half of it in the last third."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    start = draw.uniform(0.1, 0.3)
-    begin_s = draw.uniform(600.0, 1200.0)
-    length_s = draw.uniform(900.0, 3600.0)
-    middle = start + 0.35
-    points = [
-        (0.0, start),
-        (begin_s, start),
-        (begin_s + 2 / 3 * length_s, middle),
-        (begin_s + length_s, draw.uniform(1.3, 1.7)),
-    ]
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks, most=100_000), begin_s + length_s + 600.0, begin_s)
-
-
-def _capped(draw: Rng, is_tuning: bool) -> Scene:
-    """More load than the engine computes, but fewer sequences at once than exhaust the pool: a queue."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    capacity = _find_capacity(lengths, blocks)
-    probe = SimulatedServer(_make_setup(_traffic([(0.0, 0.9)], capacity, lengths), blocks=blocks), 5)
-    probe.advance(240.0)
-    running = max(4, len(probe.engines[0].running))
-    most = max(3, int(running * draw.uniform(0.45, 0.65) / max(0.5, probe.engines[0].used_share)))
-    begin_s = draw.uniform(600.0, 1800.0)
-    points = [(0.0, 0.2), (begin_s, 0.2), (begin_s + draw.uniform(300.0, 1800.0), 1.2)]
-    traffic = _traffic(points, capacity, lengths)
-    return Scene(_make_setup(traffic, blocks=blocks, most=most), 5400.0, is_limit_known=draw.random() < 0.5)
-
-
-def _plateau(draw: Rng, is_tuning: bool) -> Scene:
-    """Load that grows for minutes, as in the morning, and then stays below what fills the pool."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    low, high = draw.uniform(0.1, 0.2), draw.uniform(0.4, 0.6)
-    begin_s = draw.uniform(600.0, 1800.0)
-    points = [(0.0, low), (begin_s, low), (begin_s + draw.uniform(300.0, 1800.0), high)]
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks), 7200.0)
-
-
-def _steps(draw: Rng, is_tuning: bool) -> Scene:
-    """Clients that come and go in groups: the load jumps every quarter of an hour or so."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    points = []
-    at_s = 0.0
-    while at_s < 7200.0:
-        share = draw.uniform(0.1, 0.55)
-        length_s = draw.uniform(300.0, 1500.0)
-        points += [(at_s, share), (at_s + length_s - 5.0, share)]
-        at_s += length_s
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks), 7200.0)
-
-
-def _surge(draw: Rng, is_tuning: bool) -> Scene:
-    """Load that goes up and down for hours and then beyond what the pool can hold."""
-    lengths, blocks = _lengths(draw, is_tuning), _draw_size(draw, is_tuning)
-    period_s = draw.uniform(1200.0, 3600.0)
-    points = []
-    for turn in range(2):
-        points += [(turn * period_s, 0.15), ((turn + 0.5) * period_s, draw.uniform(0.4, 0.55))]
-    begin_s = 2 * period_s
-    points += [(begin_s, 0.15), (begin_s + draw.uniform(600.0, 2400.0), draw.uniform(1.2, 1.6))]
-    traffic = _traffic(points, _find_capacity(lengths, blocks), lengths)
-    return Scene(_make_setup(traffic, blocks=blocks, most=100_000), points[-1][0] + 600.0, begin_s)
-
-
-FAMILIES = (
-    Family("steady", _steady, 24),
-    Family("waves", _waves, 24),
-    Family("bursts", _bursts, 24),
-    Family("capped", _capped, 16),
-    Family("ramp", _ramp, 40),
-    Family("knee", _knee, 24),
-    Family("plateau", _plateau, 24, "tuning"),
-    Family("steps", _steps, 32, "scored"),
-    Family("surge", _surge, 32, "scored"),
-)
-
-
-def list_serving_tasks(split: str) -> list[Task]:
-    return [
-        (split, at, seed)
-        for at, family in enumerate(FAMILIES)
-        for seed in range(family.seeds)
-        if family.split in (None, split)
-    ]
-
-
-def name_serving_family(task: Task) -> str:
-    return FAMILIES[task[1]].name
-
-
-def find_seed(task: Task) -> int:
-    """Return the seed of a task's scene and traffic, the same in every process."""
-    split, at, seed = task
-    return zlib.crc32(f"serving/{split}/{FAMILIES[at].name}/{seed}".encode())
-
-
-def make_scene(task: Task) -> tuple[Scene, int]:
-    """Return the scene of a task and the seed of its traffic."""
-    split, at, _ = task
-    number = find_seed(task)
-    return FAMILIES[at].make(Rng(number), split == "tuning"), number
 
 
 def list_samples(scene: Scene, server: SimulatedServer) -> Iterator[Sample]:
@@ -327,6 +114,7 @@ def list_samples(scene: Scene, server: SimulatedServer) -> Iterator[Sample]:
             counters.generation_tokens,
             counters.prefix_queries,
             counters.prefix_hits,
+            finished=counters.finished,
         )
         told = ServerSample(
             "vLLM",
@@ -363,13 +151,14 @@ def watch_serving_one(task: Task) -> Watched:
             break
     before = [left - LEAD_S for at_s, left in told if first_s is not None and at_s <= first_s - LEAD_S]
     return Watched(
-        FAMILIES[task[1]].name,
-        f"{FAMILIES[task[1]].name}/{task[2]}",
+        name_serving_family(task),
+        f"{name_serving_family(task)}/{task[2]}",
         server.now_s,
         scene.growth_s,
         first_s,
         tuple((span[0] or 0.0, span[1]) for span in opened.values()),
         before[-1] + LEAD_S if before else None,
+        task[0],
     )
 
 
@@ -411,12 +200,13 @@ def judge_serving(runs: Sequence[Watched]) -> list[Target]:
     ]
 
 
-def format_serving(runs: Sequence[Watched]) -> str:
+def format_serving(runs: Sequence[Watched], split: Split) -> str:
     names = dict.fromkeys(run.family for run in runs)
     named = [(name, [run for run in runs if run.family == name]) for name in names]
     rows = [_format_row(name, score_serving(of)) for name, of in (*named, ("all", list(runs)))]
     head = ["", "runs", "preempted", "forecast", "false words", "in quiet hours"]
-    return format_table("Serving: preemption forecast, by workload (simulated servers)", head, rows)
+    title = f"Serving: preemption forecast, by workload (simulated servers, {split})"
+    return format_table(title, head, rows)
 
 
 def _format_row(name: str, it: ServingScore) -> list[str]:
@@ -446,10 +236,17 @@ def list_serving_errors(runs: Sequence[Watched]) -> list[str]:
 
 
 def as_serving_results(runs: Sequence[Watched]) -> dict[str, object]:
+    by_split = {split: [run for run in runs if run.split == split] for split in SPLITS}
+    return {split: _as_results(of) for split, of in by_split.items() if of}
+
+
+def _as_results(runs: Sequence[Watched]) -> dict[str, object]:
     it = score_serving(runs)
+    leads = [run.lead_s for run in runs if run.allows_lead and run.lead_s is not None]
     return asdict(it) | {
         "recall": it.recall,
         "false_per_100_hours": it.false_per_100_hours,
+        "median_lead_s": statistics.median(leads) if leads else None,
         "errors": list_serving_errors(runs),
     }
 
@@ -457,7 +254,7 @@ def as_serving_results(runs: Sequence[Watched]) -> dict[str, object]:
 def main() -> int:
     """Score the forecast alone: python -m benchmarks.serving_verdicts --split tuning."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_verdicts", description=__doc__)
-    parser.add_argument("--split", choices=("scored", "tuning"), default="scored")
+    parser.add_argument("--split", choices=SPLITS, default="fresh")
     parser.add_argument("--family", nargs="+")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="only each N-th seed")
@@ -465,11 +262,12 @@ def main() -> int:
     tasks = [
         task
         for task in list_serving_tasks(options.split)
-        if (not options.family or FAMILIES[task[1]].name in options.family) and task[2] % options.every == 0
+        if (not options.family or name_serving_family(task) in options.family)
+        and task[2] % options.every == 0
     ]
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         runs = list(pool.map(watch_serving_one, tasks, chunksize=2))
-    print(format_serving(runs), *list_serving_errors(runs), sep="\n")
+    print(format_serving(runs, options.split), *list_serving_errors(runs), sep="\n")
     return 0
 
 

@@ -24,14 +24,13 @@ from .driver_verdicts import (
     name_driver_family,
     watch_driver_one,
 )
+from .serving_scenes import Split, list_serving_tasks, name_serving_family
 from .serving_verdicts import Watched as WatchedServer
 from .serving_verdicts import (
     as_serving_results,
     format_serving,
     judge_serving,
     list_serving_errors,
-    list_serving_tasks,
-    name_serving_family,
     watch_serving_one,
 )
 from .verdict_detectors import OURS
@@ -61,6 +60,8 @@ QUICK = 13
 """A quick look takes each so-manieth run."""
 RUNS_SHARE = 0.75
 """Of the time of `--within`: what all runs may take; the rest is for those that the driver alone sees."""
+SERVING_SPLITS: tuple[tuple[Split, ...], tuple[Split, ...]] = (("scored", "fresh"), ("tuning",))
+"""Of servers: what is scored, and what is tuned on."""
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""
 OneTask = TypeVar("OneTask")
@@ -79,7 +80,7 @@ def main() -> int:
     of_driver = list_driver_tasks(options.split)
     if options.family:
         of_driver = [task for task in of_driver if name_driver_family(task) in options.family]
-    of_servers = list_serving_tasks(options.split)
+    of_servers = list_serving_tasks(*SERVING_SPLITS[options.split == "tuning"])
     if options.family:
         of_servers = [task for task in of_servers if name_serving_family(task) in options.family]
     of_servers = choose_tasks([] if options.driver_only else of_servers, options)
@@ -182,7 +183,10 @@ def report_trends(trends: Sequence[WatchedTrend], options: argparse.Namespace) -
 
 def report_servers(servers: Sequence[WatchedServer], options: argparse.Namespace) -> None:
     """Print how often preemptions of simulated servers were forecast."""
-    print(format_serving(servers), end="\n\n")
+    for split in SERVING_SPLITS[options.split == "tuning"]:
+        of_split = [run for run in servers if run.split == split]
+        if of_split:
+            print(format_serving(of_split, split), end="\n\n")
     if options.errors:
         print("\n".join(("What the forecast of preemptions got wrong", *list_serving_errors(servers))), "\n")
     print(format_targets(judge_serving(servers)), end="\n\n")

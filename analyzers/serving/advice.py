@@ -22,6 +22,8 @@ _FLAGS: Final[dict[ServerKind, dict[Setting, str]]] = {
         "sequences": "--max-running-requests",
         "longest": "--context-length",
     },
+    # Its share is one of what weights leave free, so no number of ours would be right.
+    "TensorRT-LLM": {"sequences": "--max_batch_size", "longest": "--max_seq_len"},
     "llama.cpp": {"sequences": "--parallel", "longest": "--ctx-size"},
 }
 # What a server takes outside of its pool while it runs: a CUDA context, graphs, communication, the heap of

@@ -35,6 +35,7 @@ from ..findings.lifecycle import (
 from ..findings.subjects import name_device
 from ..serving_plan import find_rank_plan
 from .advice import LEAST_OUTSIDE_BYTES, SPARE_BYTES, advise_outside, advise_pool
+from .arrivals import HORIZON_S, ArrivalTrack
 from .forecast import PoolForecast, PoolTrack
 from .load import name_server
 
@@ -80,6 +81,8 @@ _TIME_HIGH = EvidenceKey("upper end of 80 %", "s")
 _USED = EvidenceKey("KV pool in use", "%")
 _GROWTH = EvidenceKey("growth a minute", "%")
 _WINDOW = EvidenceKey("window", "s")
+_PEAK = EvidenceKey("expected within two minutes", "%")
+_ARRIVING = EvidenceKey("requests a minute")
 _PREEMPTIONS = EvidenceKey("preemptions a minute")
 _REFUSALS = EvidenceKey("refused a minute")
 _RUNNING = EvidenceKey("running")
@@ -154,6 +157,7 @@ class _PoolTrack(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self._pool = PoolTrack()
+        self._arrivals = ArrivalTrack()
         self._preemptions = Counter()
         self._asked = 0
         # Since when nothing asks for the finding, and since when it may close.
@@ -163,6 +167,7 @@ class _PoolTrack(OpenFinding):
 
     def restart(self) -> None:
         self._pool.restart()
+        self._arrivals.restart()
         self._preemptions = Counter()
         self._asked = 0
 
@@ -170,6 +175,9 @@ class _PoolTrack(OpenFinding):
         time_s = moment.time_s
         self._preemptions.add(time_s, engine.preemptions)
         is_due = engine.used_share is not None and self._pool.add(time_s, round(engine.used_share, 6))
+        has_arrived = self._arrivals.add(time_s - (moment.server.age_s or 0.0), engine)
+        if self._arrivals.is_known:
+            is_due = has_arrived
         is_preempting = self._preemptions.risen > 0
         if is_due:
             self._look(moment.server, engine)
@@ -195,7 +203,8 @@ class _PoolTrack(OpenFinding):
         level = self._pool.level
         has_room = level is not None and level < ROOM_SHARE
         if find_limit(server, engine) >= 1.0 and not (is_busy and has_room):
-            self._forecast = self._pool.forecast()
+            track = self._arrivals if self._arrivals.is_known else self._pool
+            self._forecast = track.forecast()
 
     def _calm(self, moment: _Moment, engine: EngineReading) -> Sequence[Finding]:
         """Close the finding if nothing asks for it any more; until then it says so."""
@@ -212,7 +221,7 @@ class _PoolTrack(OpenFinding):
             self._calm_since_s = self._lapsed_s = None
             because = "the pool no longer fills" if is_forecast else "no sequence was preempted for a minute"
             return self.close(time_s, because)
-        if _TIME_LEFT.read(finding) is None or time_s - self._lapsed_s < CALM_S:
+        if _WINDOW.read(finding) is None or time_s - self._lapsed_s < CALM_S:
             return ()
         used = engine.used_share or 0.0
         evidence = (_SERVER(moment.server.name), _ENGINE(engine.name), _USED(100 * used))
@@ -239,11 +248,7 @@ class _PoolTrack(OpenFinding):
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
-            when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
-            title = (
-                f"{name}: the KV pool will be full {when} at the present arrival "
-                f"({used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute)"
-            )
+            title = f"{name}: {_describe_end(forecast, used)}"
         return self.state(
             restate(
                 opened,
@@ -251,11 +256,7 @@ class _PoolTrack(OpenFinding):
                 severity=severity,
                 title=title,
                 evidence=tuple(self._list_evidence(server, engine, forecast, per_minute)),
-                method=(
-                    "A line through the pool's use over the last minutes, averaged over 10 s"
-                    if forecast is not None
-                    else "The server's own counter of preemptions, over the last minute"
-                ),
+                method=_describe_method(forecast),
                 advice=advise_pool(server, engine, moment.devices),
             )
         )
@@ -264,13 +265,12 @@ class _PoolTrack(OpenFinding):
         self, finding: Finding, forecast: PoolForecast | None, per_minute: float, time_s: float
     ) -> bool:
         """Return whether what a finding says has changed by more than a person overlooks."""
-        told_s = _TIME_LEFT.read_number(finding)
+        was_forecast = _WINDOW.read(finding) is not None
         if forecast is None:
-            return told_s is not None or is_visible(
-                _PREEMPTIONS.read_number(finding), per_minute, _NEWS_SHARE
-            )
-        if told_s is None:
-            return True
+            return was_forecast or is_visible(_PREEMPTIONS.read_number(finding), per_minute, _NEWS_SHARE)
+        told_s = _TIME_LEFT.read_number(finding)
+        if not was_forecast or forecast.in_s is None or told_s is None:
+            return not was_forecast or (told_s is None and forecast.in_s is not None)
         return is_visible(max(1.0, told_s - (time_s - finding.updated_s)), forecast.in_s, _NEWS_SHARE)
 
     def _list_evidence(
@@ -279,9 +279,17 @@ class _PoolTrack(OpenFinding):
         yield _SERVER(server.name)
         yield _ENGINE(engine.name)
         if forecast is not None:
-            yield _TIME_LEFT(forecast.in_s)
-            yield _TIME_LOW(forecast.low_s)
-            yield _TIME_HIGH(forecast.high_s)
+            for key, seconds in (
+                (_TIME_LEFT, forecast.in_s),
+                (_TIME_LOW, forecast.low_s),
+                (_TIME_HIGH, forecast.high_s),
+            ):
+                if seconds is not None:
+                    yield key(seconds)
+            if forecast.peak_share is not None:
+                yield _PEAK(100 * forecast.peak_share)
+            if forecast.arriving_per_s is not None:
+                yield _ARRIVING(60 * forecast.arriving_per_s)
             yield _GROWTH(6000 * forecast.growth_per_s)
             yield _WINDOW(forecast.window_s)
         else:
@@ -294,6 +302,28 @@ class _PoolTrack(OpenFinding):
             yield _WAITING(engine.waiting)
         if engine.prefix_queries and engine.prefix_hits is not None:
             yield _HITS(100 * engine.prefix_hits / engine.prefix_queries)
+
+
+def _describe_end(forecast: PoolForecast, used: float) -> str:
+    growth = f"{used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute"
+    if forecast.in_s is None:
+        peak = (
+            "" if forecast.peak_share is None else f", about {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
+        )
+        return f"the KV pool is about to run out at the present arrival ({used:.0%} in use{peak})"
+    when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
+    return f"the KV pool will be full {when} at the present arrival ({growth})"
+
+
+def _describe_method(forecast: PoolForecast | None) -> str:
+    if forecast is None:
+        return "The server's own counter of preemptions, over the last minute"
+    if forecast.arriving_per_s is None:
+        return "A line through the pool's use over the last minutes, averaged over 10 s"
+    return (
+        "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "
+        "computed ahead"
+    )
 
 
 def find_limit(server: ServerSample, engine: EngineReading) -> float:

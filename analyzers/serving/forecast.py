@@ -1,4 +1,6 @@
-"""When the KV pool of an engine is exhausted at the present arrival, from its use over the last minutes.
+"""When the KV pool of an engine is exhausted, from its use over the last minutes alone.
+
+It is for servers that do not count their requests; of others `arrivals.py` says it earlier.
 
 Use of a pool fluctuates with the lengths of requests. It is averaged over slots; a line through the slots of
 a window is growth if it rises by much more than the slots scatter, if it has not levelled off, and if it has
@@ -44,13 +46,17 @@ DEVIATIONS = 1.2816
 class PoolForecast(NamedTuple):
     """The end of the pool, if it goes on like this."""
 
-    in_s: float
-    low_s: float
-    high_s: float
+    in_s: float | None
+    """None where the mean stays a little below the end, which bursts will reach."""
+    low_s: float | None
+    high_s: float | None
     growth_per_s: float
     """Share of the pool."""
     window_s: float
-    grown_share: float
+    peak_share: float | None = None
+    """Share of the pool that will be used within two minutes; None if it was not computed."""
+    arriving_per_s: float | None = None
+    """Requests; None if they are not counted."""
 
 
 class PoolTrack:
@@ -138,7 +144,6 @@ def _forecast(slots: Sequence[float], limit: float) -> PoolForecast | None:
         max(0.0, (room + 2 * line.scatter) / max(per_s - error, 0.2 * per_s)),
         per_s,
         window_s,
-        grown,
     )
 
 

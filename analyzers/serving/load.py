@@ -95,6 +95,8 @@ def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
         yield (f"{count(load.rejections, 'request')} refused", f"{load.rejections:,} refused", "")
     if load.hit_share is not None:
         yield (f"prefix hits {load.hit_share:.0%}", "")
+    if server.unmeasured is not None and server.resident_bytes is None and server.state != "starting":
+        yield (f"memory unmeasured: {server.unmeasured}", "memory unmeasured", "")
     if server.url is not None:
         yield (server.url, "")
 

@@ -61,7 +61,7 @@ class StartLog(msgspec.Struct, frozen=True, kw_only=True):
 
 # What a running server reports, added to each sample of its node.
 
-ServerKind = Literal["vLLM", "SGLang", "llama.cpp", "TGI", "Ollama"]
+ServerKind = Literal["vLLM", "SGLang", "TensorRT-LLM", "llama.cpp", "TGI", "Ollama"]
 ServerState = Literal["starting", "ok", "asleep", "silent"]
 """`starting`: its process holds memory of a device and does not answer yet; `asleep`: it has given its memory
 back for a while (vLLM's sleep mode); `silent`: it answered before and does not any more.
@@ -99,6 +99,8 @@ class EngineReading(msgspec.Struct, frozen=True, gc=False):
     hit_rate: float | None = None
     """Share found there, as the server itself says (SGLang); None where it counts queries and hits."""
     is_asleep: bool | None = None
+    finished: int | None = None
+    """Requests since the start that ended, however they did."""
 
 
 class ServerDevice(msgspec.Struct, frozen=True, gc=False):
@@ -143,3 +145,5 @@ class ServerSample(msgspec.Struct, frozen=True, gc=False):
     """Longest sequence in tokens (`--max-model-len`)."""
     most_sequences: int | None = None
     """Most sequences at once (`--max-num-seqs`)."""
+    unmeasured: str | None = None
+    """Why it is not known what it holds of a device, in a few words; None where that is known."""

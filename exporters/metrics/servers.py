@@ -53,6 +53,7 @@ ENGINE_FAMILIES = (
         for name, field, text in (
             ("preemptions", "preemptions", "Sequences whose cache was taken away, to be computed again."),
             ("rejections", "rejections", "Requests that were refused because the queue was full."),
+            ("finished_requests", "finished", "Requests that ended, however they did."),
             ("prompt_tokens", "prompt_tokens", "Prompt tokens."),
             ("generation_tokens", "generation_tokens", "Tokens that were generated."),
             ("prefix_query_tokens", "prefix_queries", "Prompt tokens looked up in the prefix cache."),

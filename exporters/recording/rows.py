@@ -202,6 +202,16 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
         UsageError: pyarrow is not installed.
         InputFileError: A value cannot be one of memory.
     """
+    write_table(map(_to_values, rows), PARQUET_COLUMNS, stream)
+
+
+Cell = float | int | str | None
+
+
+def write_table(
+    rows: Iterable[tuple[Cell, ...]], names_and_types: tuple[tuple[str, str], ...], stream: BinaryIO
+) -> None:
+    """Write rows of cells as one Parquet table, some of them at a time; raises as `write_parquet` does."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -209,11 +219,11 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
         raise UsageError(
             "--parquet needs pyarrow, which is not installed: pip install 'vramscope[parquet]'"
         ) from error
-    types = [arrow.type_for_alias(kind) for _, kind in PARQUET_COLUMNS]
-    schema = arrow.schema([(name, kind) for (name, _), kind in zip(PARQUET_COLUMNS, types, strict=True)])
+    types = [arrow.type_for_alias(kind) for _, kind in names_and_types]
+    schema = arrow.schema([(name, kind) for (name, _), kind in zip(names_and_types, types, strict=True)])
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         for part in _split(rows):
-            columns = zip(*map(_to_values, part), strict=True)
+            columns = zip(*part, strict=True)
             try:
                 arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
             except OverflowError as error:
@@ -223,7 +233,7 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
 
-def _split(rows: Iterable[DeviceRow]) -> Iterator[list[DeviceRow]]:
+def _split(rows: Iterable[tuple[Cell, ...]]) -> Iterator[list[tuple[Cell, ...]]]:
     remaining = iter(rows)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
         yield part

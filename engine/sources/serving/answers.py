@@ -13,6 +13,7 @@ from ...errors import ServerUnreachableError
 from ...model.serving import EngineReading, RankStart, ServerKind
 from ...text import make_printable
 from ...units import GIB
+from ...unmeasured import sum_all
 from .exposition import Series, read_series
 
 MOST_ENGINES = 64
@@ -25,10 +26,14 @@ _RANKS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "pid"})
 PAGES: dict[ServerKind, tuple[str, ...]] = {
     "vLLM": ("/metrics",),
     "SGLang": ("/metrics",),
+    "TensorRT-LLM": ("/prometheus/metrics", "/metrics"),
     "llama.cpp": ("/slots", "/metrics"),
     "TGI": ("/metrics",),
     "Ollama": ("/api/ps",),
 }
+
+# Of these only the first page that answers is read: `/metrics` of `trtllm-serve` hands statistics out once.
+ALTERNATIVES: frozenset[ServerKind] = frozenset({"TensorRT-LLM"})
 
 _VLLM = frozenset(
     f"vllm:{name}"
@@ -51,6 +56,8 @@ _VLLM = frozenset(
         "prefix_cache_hits_total",
         "gpu_prefix_cache_queries_total",
         "gpu_prefix_cache_hits_total",
+        "request_success",
+        "request_success_total",
         "cache_config_info",
         "engine_sleep_state",
     )
@@ -67,6 +74,9 @@ _SGLANG = frozenset(
         "kv_available_tokens",
         "kv_evictable_tokens",
         "num_retracted_requests_total",
+        "num_requests_total",
+        "num_aborted_requests_total",
+        "realtime_tokens_total",
         "prompt_tokens_total",
         "generation_tokens_total",
         "cached_tokens_total",
@@ -87,6 +97,21 @@ _LLAMA = frozenset(
     )
 )
 _TGI = frozenset({"tgi_queue_size", "tgi_batch_current_size", "tgi_request_failure"})
+# TensorRT-LLM: the names of Triton's backend, and those of `trtllm-serve`.
+_TRITON = frozenset(f"nv_trt_llm_{name}_metrics" for name in ("request", "kv_cache_block"))
+_TRTLLM = frozenset(
+    f"trtllm_{name}"
+    for name in (
+        "num_requests_running",
+        "num_requests_waiting",
+        "kv_cache_utilization",
+        "kv_cache_max_blocks",
+        "kv_cache_used_blocks",
+        "kv_cache_tokens_per_block",
+        "cache_config_info",
+        "request_success_total",
+    )
+)
 
 
 class Answer(NamedTuple):
@@ -111,6 +136,8 @@ def recognize_answer(path: str, body: bytes) -> ServerKind | None:
         ("SGLang", b"sglang:"),
         ("llama.cpp", b"llamacpp:"),
         ("TGI", b"tgi_"),
+        ("TensorRT-LLM", b"nv_trt_llm_"),
+        ("TensorRT-LLM", b"trtllm_"),
     )
     return next((kind for kind, mark in marks if body.startswith(mark) or b"\n" + mark in body), None)
 
@@ -125,6 +152,8 @@ def read_answer(kind: ServerKind, bodies: Mapping[str, bytes]) -> Answer:
         return _read_ollama(bodies["/api/ps"])
     if kind == "llama.cpp":
         return _read_llama(bodies)
+    if kind == "TensorRT-LLM":
+        return _read_tensorrt(bodies)
     text = bodies["/metrics"].decode("utf-8", "replace")
     answer = {"vLLM": _read_vllm, "SGLang": _read_sglang, "TGI": _read_tgi}[kind](text)
     if not answer.engines:
@@ -224,6 +253,7 @@ def _read_vllm(text: str) -> Answer:
                     "vllm:gpu_prefix_cache_hits_total",
                 ),
                 is_asleep=any(asleep) if asleep else None,
+                finished=metrics.count(name, "vllm:request_success_total", "vllm:request_success", adds=True),
             )
         )
     first = next(iter(config.values()), {})
@@ -253,7 +283,14 @@ def _read_sglang(text: str) -> Answer:
     found = read_series(text, _SGLANG)
     # Hits in the host's memory and in storage save computing, but hold nothing of the device.
     cached = [it for it in found.pop("sglang:cached_tokens_total", []) if _is_of_device(it)]
-    metrics = _Metrics({**found, "sglang:cached_tokens_total": cached} if cached else found, "dp_rank")
+    # Tokens as they are generated, where a version has them; the older counter rises when a request ends.
+    decoded = [
+        it for it in found.pop("sglang:realtime_tokens_total", []) if it.labels.get("mode") == "decode"
+    ]
+    for name, series in (("cached_tokens_total", cached), ("realtime_tokens_total", decoded)):
+        if series:
+            found[f"sglang:{name}"] = series
+    metrics = _Metrics(found, "dp_rank")
     engines = []
     for name in metrics.engines:
         tokens = metrics.count(name, "sglang:max_total_num_tokens")
@@ -270,15 +307,24 @@ def _read_sglang(text: str) -> Answer:
                 cached_tokens=metrics.count(name, "sglang:kv_evictable_tokens"),
                 preemptions=metrics.count(name, "sglang:num_retracted_requests_total"),
                 prompt_tokens=metrics.count(name, "sglang:prompt_tokens_total", adds=True),
-                generation_tokens=metrics.count(name, "sglang:generation_tokens_total", adds=True),
+                generation_tokens=metrics.count(
+                    name, "sglang:realtime_tokens_total", "sglang:generation_tokens_total", adds=True
+                ),
                 prefix_queries=metrics.count(name, "sglang:prompt_tokens_total", adds=True),
                 prefix_hits=metrics.count(name, "sglang:cached_tokens_total", adds=True),
                 hit_rate=as_share(metrics.read(name, "sglang:cache_hit_rate")),
+                finished=sum_all(
+                    (
+                        metrics.count(name, "sglang:num_requests_total", adds=True),
+                        metrics.count(name, "sglang:num_aborted_requests_total", adds=True) or 0,
+                    )
+                ),
             )
         )
     return Answer(
         tuple(engines),
-        metrics.find_label("model_name"),
+        # Until 0.4 the label was `name`.
+        metrics.find_label("model_name") or metrics.find_label("name"),
         _read_sglang_plan(metrics),
     )
 
@@ -367,6 +413,52 @@ def _read_tgi(text: str) -> Answer:
         rejections=as_count(sum(refused)) if refused else None,
     )
     return Answer((engine,))
+
+
+def _read_tensorrt(bodies: Mapping[str, bytes]) -> Answer:
+    """Read TensorRT-LLM behind Triton, or as `trtllm-serve`; one engine for each model of Triton."""
+    text = b"\n".join(bodies.values()).decode("utf-8", "replace")
+    triton = _Metrics(read_series(text, _TRITON), "model")
+    if triton.engines:
+        return Answer(
+            tuple(_read_triton(triton, name) for name in triton.engines), triton.find_label("model")
+        )
+    metrics = _Metrics(read_series(text, _TRTLLM), "")
+    if not metrics.engines:
+        raise ServerUnreachableError("answered without a metric of TensorRT-LLM")
+    config = next((it.labels for it in metrics.list("trtllm_cache_config_info")), {})
+    blocks = metrics.read("0", "trtllm_kv_cache_max_blocks")
+    per_block = metrics.read("0", "trtllm_kv_cache_tokens_per_block") or _parse(config.get("block_size"))
+    used = metrics.read("0", "trtllm_kv_cache_used_blocks")
+    share = used / blocks if used is not None and blocks else metrics.read("0", "trtllm_kv_cache_utilization")
+    engine = EngineReading(
+        running=metrics.count("0", "trtllm_num_requests_running"),
+        waiting=metrics.count("0", "trtllm_num_requests_waiting"),
+        pool_tokens=as_count(blocks * per_block) if blocks and per_block else None,
+        used_share=as_share(share),
+        finished=metrics.count("0", "trtllm_request_success_total", adds=True),
+    )
+    return Answer((engine,), metrics.find_label("model_name"))
+
+
+def _read_triton(metrics: _Metrics, name: str) -> EngineReading:
+    def find(metric: str, label: str) -> dict[str, float]:
+        found = metrics.list(f"nv_trt_llm_{metric}_metrics")
+        return {it.labels.get(label, ""): it.value for it in found if it.labels.get("model") == name}
+
+    requests = find("request", "request_type")
+    blocks = find("kv_cache_block", "kv_cache_block_type")
+    most, used = blocks.get("max"), blocks.get("used")
+    share = used / most if used is not None and most else blocks.get("fraction")
+    per_block = blocks.get("tokens_per")
+    active, waiting = requests.get("scheduled"), requests.get("waiting")
+    return EngineReading(
+        name=make_printable(name, 40),
+        running=None if active is None else as_count(active),
+        waiting=None if waiting is None else as_count(waiting),
+        pool_tokens=as_count(most * per_block) if most and per_block else None,
+        used_share=as_share(share),
+    )
 
 
 def _read_ollama(body: bytes) -> Answer:

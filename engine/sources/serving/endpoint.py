@@ -8,7 +8,7 @@ from ...errors import ServerUnreachableError
 from ...http_opener import explain_failure, make_opener
 from ...model.serving import ServerKind
 from ...text import make_printable
-from .answers import PAGES, Answer, read_answer, recognize_answer
+from .answers import ALTERNATIVES, PAGES, Answer, read_answer, recognize_answer
 
 ANSWERS_WITHIN_S = 1.0
 # A page may take so long in all, however often a byte of it comes.
@@ -45,6 +45,8 @@ class ServerEndpoint:
             if not others:
                 raise
         for path in others:
+            if bodies and self.kind in ALTERNATIVES:
+                break
             try:
                 bodies[path] = self._get(path)
             except ServerUnreachableError:
@@ -57,7 +59,7 @@ class ServerEndpoint:
 
     def _recognize(self) -> ServerKind:
         failure: ServerUnreachableError | None = None
-        for path in ("/metrics", "/slots", "/api/ps"):
+        for path in ("/metrics", "/slots", "/api/ps", "/prometheus/metrics"):
             try:
                 body = self._get(path)
             except ServerUnreachableError as error:
@@ -67,7 +69,7 @@ class ServerEndpoint:
             if kind is not None:
                 return kind
         raise failure or ServerUnreachableError(
-            f"{self.url} answers, but not as vLLM, SGLang, llama.cpp, TGI or Ollama do"
+            f"{self.url} answers, but not as vLLM, SGLang, TensorRT-LLM, llama.cpp, TGI or Ollama do"
         )
 
     def _get(self, path: str) -> bytes:

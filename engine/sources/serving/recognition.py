@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ _LISTEN = "0A"
 _COMMANDS: tuple[tuple[ServerKind, re.Pattern[str]], ...] = (
     ("vLLM", re.compile(r"^VLLM::|\bvllm serve\b|\bvllm\.entrypoints\.|\bvllm\.v1\.engine\b")),
     ("SGLang", re.compile(r"^sglang::|\bsglang\.launch_server\b|\bsglang serve\b")),
+    ("TensorRT-LLM", re.compile(r"(?:^|[/ ])trtllm-serve(?: |$)|(?:^|[/ ])tritonserver\b.*tensorrt")),
     ("llama.cpp", re.compile(r"(?:^|[/ ])llama-server(?:\.exe)?(?: |$)")),
     ("TGI", re.compile(r"(?:^|[/ ])text-generation-(?:launcher|server|router)\S*(?: |$)")),
     ("Ollama", re.compile(r"(?:^|[/ ])ollama(?:_llama_server| runner| serve)(?: |$)")),
@@ -29,6 +30,7 @@ _COMMANDS: tuple[tuple[ServerKind, re.Pattern[str]], ...] = (
 USUAL_PORTS: dict[ServerKind, int] = {
     "vLLM": 8000,
     "SGLang": 30000,
+    "TensorRT-LLM": 8000,
     "llama.cpp": 8080,
     "TGI": 3000,
     "Ollama": 11434,
@@ -107,8 +109,8 @@ def read_settings(command: str) -> Settings:
     return Settings(
         whole("--port", "-p"),
         share("--gpu-memory-utilization", "--mem-fraction-static"),
-        whole("--max-model-len", "--context-length", "--ctx-size", "-c"),
-        whole("--max-num-seqs", "--max-running-requests", "--parallel", "-np"),
+        whole("--max-model-len", "--context-length", "--max_seq_len", "--ctx-size", "-c"),
+        whole("--max-num-seqs", "--max-running-requests", "--max_batch_size", "--parallel", "-np"),
     )
 
 
@@ -152,6 +154,38 @@ def find_log(pid: int, proc: Path = Path("/proc")) -> Path | None:
     return None
 
 
+def find_listener(pids: Iterable[int], port: int, proc: Path = Path("/proc")) -> int | None:
+    """Return which of some processes, or of their ancestors, listens on a TCP port of this machine.
+
+    The kernel's table has the inode of the socket; a process of another user does not show its own.
+    """
+    inodes = _list_listening_inodes(proc, port)
+    if not inodes:
+        return None
+    seen: set[int] = set()
+    for first in pids:
+        pid: int | None = first
+        for _ in range(MOST_ANCESTORS):
+            if pid is None or pid <= 1 or pid in seen:
+                break
+            seen.add(pid)
+            if inodes & _list_sockets(pid, proc):
+                return pid
+            pid = _read_parent(proc, pid)
+    return None
+
+
+def list_ancestors(pid: int, proc: Path = Path("/proc")) -> list[int]:
+    """Return a process and its ancestors, the nearest first."""
+    found = [pid]
+    for _ in range(MOST_ANCESTORS):
+        above = _read_parent(proc, found[-1])
+        if above is None or above <= 1:
+            break
+        found.append(above)
+    return found
+
+
 def _list_family(root: int, proc: Path) -> Iterator[int]:
     waiting = [root]
     for _ in range(MOST_RELATIVES):
@@ -165,21 +199,33 @@ def _list_family(root: int, proc: Path) -> Iterator[int]:
 
 def _list_listening(pid: int, proc: Path) -> list[int]:
     """Return the TCP ports on which a process listens."""
+    inodes = _list_sockets(pid, proc)
+    return [port for port, inode in _read_listening(proc, str(pid)) if inode in inodes]
+
+
+def _list_listening_inodes(proc: Path, port: int) -> set[str]:
+    return {inode for listening, inode in _read_listening(proc, "self") if listening == port}
+
+
+def _list_sockets(pid: int, proc: Path) -> set[str]:
+    """Return the inodes of a process's sockets; none of a process that does not show them to us."""
     folder = f"{proc}/{pid}/fd"
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names are all that is needed
     except OSError:
-        return []
+        return set()
     links = (_read_link(f"{folder}/{name}") for name in names[:4096])
-    inodes = {link[8:-1] for link in links if link is not None and link.startswith("socket:[")}
-    ports = []
+    return {link[8:-1] for link in links if link is not None and link.startswith("socket:[")}
+
+
+def _read_listening(proc: Path, of: str) -> Iterator[tuple[int, str]]:
+    """Yield port and inode of each TCP socket that listens in the network of a process."""
     for table in ("tcp", "tcp6"):
-        text = (read_bytes(f"{proc}/{pid}/net/{table}", _MOST_TABLE) or b"").decode("ascii", "replace")
+        text = (read_bytes(f"{proc}/{of}/net/{table}", _MOST_TABLE) or b"").decode("ascii", "replace")
         for line in text.splitlines()[1:]:
             fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTEN and fields[9] in inodes:
-                ports.append(int(fields[1].rpartition(":")[2], 16))
-    return ports
+            if len(fields) > 9 and fields[3] == _LISTEN:
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]
 
 
 def _read_parent(proc: Path, pid: int) -> int | None:

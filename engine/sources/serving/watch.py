@@ -4,6 +4,7 @@ The thread that takes samples calls `collect` and never waits: it looks at proce
 call, by their command line, and takes what the other threads have read. Without a server there is no thread.
 """
 
+import socket
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,10 +19,13 @@ from ...text import make_printable
 from ...unmeasured import sum_all
 from .recognition import (
     Recognized,
+    find_listener,
     find_log,
     find_rank,
     is_in_another_network,
+    list_ancestors,
     list_ports,
+    read_command,
     read_settings,
     recognize_process,
 )
@@ -35,6 +39,8 @@ READ_INTERVAL_S = 1.5
 RETRY_S = 5.0
 # Between two looks for the address of a server that has not answered yet: it loads for minutes.
 SEARCH_INTERVAL_S = 2.0
+# Between two looks for the process behind an address that was named.
+OWNER_INTERVAL_S = 10.0
 # A server that has not answered for so long is silent.
 SILENT_AFTER_S = 6.0
 MOST_SERVERS = 16
@@ -102,6 +108,7 @@ class _Server:
 
     def __init__(self, recognized: Recognized | None, url: str | None = None) -> None:
         self.recognized = recognized
+        self.is_named = url is not None
         self.settings = read_settings("" if recognized is None else recognized.command)
         self.url = url
         self.reader: ServerReader | None = None
@@ -113,6 +120,7 @@ class _Server:
         self.log_tries = 0
         self.log_due_s = 0.0
         self.search_due_s = 0.0
+        self.owner_due_s = 0.0
         # All of its processes have ended; nothing is to be read any more.
         self.is_gone = False
 
@@ -189,6 +197,9 @@ class ServingWatch:
                 self._search(server)
                 server.search_due_s = self._clock.monotonic_s() + SEARCH_INTERVAL_S
             elif server.reader is not None and server.reader.newest is not None:
+                if server.is_named and now_s >= server.owner_due_s:
+                    server.owner_due_s = now_s + OWNER_INTERVAL_S
+                    self._find_owner(server)
                 self._read_log(server, now_s)
 
     def _note_processes(self, devices: Sequence[DeviceSample]) -> None:
@@ -202,13 +213,16 @@ class ServingWatch:
                 if key not in self._known:
                     if len(self._known) >= MOST_PROCESSES:
                         self._known.clear()
-                    self._known[key] = recognize_process(process, self._proc)
+                    self._known[key] = recognize_process(process, self._proc) or self._find_named_root(
+                        process
+                    )
                 found = self._known[key]
                 if found is not None and process.location != "gone":
                     holders.setdefault(found.root_pid, []).append(_Holder(process, device))
         self._known = {key: found for key, found in self._known.items() if key in present}
         roots = {found.root_pid: found for found in self._known.values() if found is not None}
         with self._lock:
+            named = {it.recognized.root_pid for it in self._named if it.recognized is not None}
             for pid in [pid for pid in self._found if pid not in holders]:
                 server = self._found.pop(pid)
                 server.is_gone = True
@@ -216,12 +230,58 @@ class ServingWatch:
                     server.reader.stop()
             self._left_out = 0
             for pid in holders:
+                if pid in named:
+                    continue
                 if pid not in self._found and len(self._found) + len(self._named) >= MOST_SERVERS:
                     self._left_out += 1
                     continue
                 self._found.setdefault(pid, _Server(roots[pid]))
             self._holders = holders
         self._news.set()
+
+    def _find_named_root(self, process: ProcessReading) -> Recognized | None:
+        """Return the server that was named by its address, if a process is one of its own.
+
+        Its command line says nothing, as that of a script that starts a server does.
+        """
+        roots = {it.recognized.root_pid: it.recognized for it in self._named if it.recognized is not None}
+        if not roots or process.location not in ("here", "container"):
+            return None
+        return next((roots[pid] for pid in list_ancestors(process.pid, self._proc) if pid in roots), None)
+
+    def _find_owner(self, server: _Server) -> None:
+        """Find the process behind an address of this machine, among those that use a device."""
+        port = _find_local_port(server.url)
+        with self._lock:
+            if port is None or (
+                server.recognized is not None and self._holders.get(server.recognized.root_pid)
+            ):
+                return
+            pids = [
+                process.pid
+                for processes in self._lists
+                for process in processes or ()
+                if process.location in ("here", "container")
+            ]
+        pid = find_listener(pids, port, self._proc)
+        kind = None if server.reader is None else server.reader.endpoint.kind
+        if pid is None or kind is None:
+            return
+        process = ProcessReading(pid, command=read_command(pid, self._proc), location="here")
+        recognized = recognize_process(process, self._proc)
+        if recognized is None:
+            recognized = Recognized(kind, pid, process.command or "")
+        with self._lock:
+            server.recognized = recognized
+            server.settings = read_settings(recognized.command)
+            found = self._found.pop(recognized.root_pid, None)
+            if found is not None:
+                found.is_gone = True
+                if found.reader is not None:
+                    found.reader.stop()
+            # What is known of the processes of devices is asked again, now that this one is a server's.
+            self._known = {key: found for key, found in self._known.items() if found is not None}
+            self._lists = []
 
     def _start_scout(self) -> None:
         if self._scout is None:
@@ -274,20 +334,17 @@ class ServingWatch:
     def _find_named(self, port: int) -> _Server | None:
         """Return the server that the user named, if it is on this port of this machine."""
         for server in self._named:
-            parts = urlsplit(server.url or "")
-            is_here = parts.hostname in ("127.0.0.1", "localhost", "::1")
-            if is_here and parts.port == port and server.recognized is None:
+            if _find_local_port(server.url) == port:
                 return server
         return None
 
     def _adopt(self, named: _Server, found: _Server) -> None:
-        """One server that was named and found is one."""
+        """One server that was named and found is one; it stays listed when its processes end."""
         with self._lock:
             if found.recognized is not None and found.recognized.root_pid in self._found:
                 named.recognized = found.recognized
                 named.settings = found.settings
-                self._found[found.recognized.root_pid] = named
-                self._named.remove(named)
+                del self._found[found.recognized.root_pid]
 
     def _read_log(self, server: _Server, now_s: float) -> None:
         """Read the plan from the start-up log, if there is one and it was not read yet."""
@@ -345,11 +402,14 @@ class ServingWatch:
             utilization=(None if answer is None else answer.utilization) or settings.utilization,
             longest=settings.longest or server.longest,
             most_sequences=settings.most_sequences,
+            unmeasured=_explain_unmeasured(server, used),
         )
 
     def _make_notes(self, servers: Sequence[_Server], samples: Sequence[ServerSample]) -> Iterable[str]:
         for server, sample in zip(servers, samples, strict=True):
             failure = server.obstacle if server.reader is None else server.reader.failure
+            if sample.state == "ok" and sample.unmeasured == _ELSEWHERE:
+                yield f"{sample.name} is on another host: what it holds is unmeasured; run an agent there"
             if failure is None or sample.state == "ok":
                 continue
             # A server that still loads refuses connections, which is no failure.
@@ -373,6 +433,29 @@ def _judge(server: _Server, answer: "Answer | None", age_s: float | None) -> tup
     if answer.engines and all(engine.is_asleep for engine in answer.engines):
         return "asleep", None
     return "ok", None
+
+
+_ELSEWHERE = "on another host"
+_HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address that users name, none to bind
+
+
+def _find_local_port(url: str | None) -> int | None:
+    """Return the port of an address of this machine; None for another host."""
+    parts = urlsplit(url or "")
+    if parts.hostname not in (*_HERE, socket.gethostname().lower()):
+        return None
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _explain_unmeasured(server: _Server, used: Sequence[ServerDevice]) -> str | None:
+    """Say why it is not known what a server holds of a device."""
+    if used and any(it.used_bytes is not None for it in used):
+        return None
+    if used:
+        return "the driver does not say"
+    if server.is_named and _find_local_port(server.url) is None:
+        return _ELSEWHERE
+    return "no process of a device here listens on its port"
 
 
 def _list_devices(holders: Sequence[_Holder], devices: dict[str, DeviceSample]) -> tuple[ServerDevice, ...]:

@@ -43,6 +43,19 @@ class Sequence:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """How fast an engine computes."""
+
+    prefill_tokens_per_s: float = 12_000.0
+    step_base_s: float = 0.012
+    """Time of a step without sequences."""
+    step_sequence_s: float = 0.00015
+    """What each sequence adds to a step."""
+    step_token_s: float = 0.0
+    """What each token in the cache of a running sequence adds to a step."""
+
+
+@dataclass(frozen=True)
 class EngineSetup:
     """The size and speed of a simulated engine."""
 
@@ -53,11 +66,7 @@ class EngineSetup:
     most_queued: int | None = None
     """Requests that may wait; more are refused. None for any number."""
     has_prefix_cache: bool = True
-    prefill_tokens_per_s: float = 12_000.0
-    step_base_s: float = 0.012
-    """Time of a step without sequences."""
-    step_sequence_s: float = 0.00015
-    """What each sequence adds to a step."""
+    speed: Speed = Speed()
 
 
 @dataclass
@@ -136,15 +145,17 @@ class Engine:
         self.now_s = now_s
         if self.is_asleep or left_s <= 0:
             return
-        setup = self.setup
-        step_s = setup.step_base_s + setup.step_sequence_s * len(self.running)
+        speed = self.setup.speed
+        step_s = speed.step_base_s + speed.step_sequence_s * len(self.running)
+        if speed.step_token_s:
+            step_s += speed.step_token_s * sum(it.computed for it in self.running)
         has_preempted = self._compute(left_s, left_s / step_s)
         if not has_preempted:
-            self._admit(setup.prefill_tokens_per_s * left_s)
+            self._admit(speed.prefill_tokens_per_s * left_s)
 
     def _compute(self, seconds: float, steps: float) -> bool:
         """Prefill and decode every running sequence, the oldest first; return whether one was preempted."""
-        budget = self.setup.prefill_tokens_per_s * seconds
+        budget = self.setup.speed.prefill_tokens_per_s * seconds
         has_preempted = False
         place = 0
         while place < len(self.running):
@@ -307,6 +318,12 @@ class Traffic:
     prefix_share: float = 0.7
     """Share of the requests that have one."""
     longest: int = 8192
+    length: "Rate | None" = None
+    """Factor on both lengths over time; None for 1 at all times."""
+    think_s: float | None = None
+    """With a number, `rate_per_s` is a number of clients instead, each of whom waits for its answer, thinks
+    for so long on average, and asks again.
+    """
 
     def generate(self, seed: int, step_s: float = 1.0) -> "TrafficSource":
         return TrafficSource(self, seed, step_s)
@@ -314,7 +331,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Rate:
-    """Requests a second over time: straight lines between points of time and rate, then the last rate."""
+    """A number over time, such as requests a second: lines between points of time and rate, then the last."""
 
     points: tuple[tuple[float, float], ...]
 
@@ -338,11 +355,18 @@ class TrafficSource:
         self._step_s = step_s
         self._now_s = 0.0
 
-    def take_until(self, time_s: float) -> list[Request]:
-        """Return the requests that arrive up to a moment."""
+    def take_until(self, time_s: float, asking: int = 0) -> list[Request]:
+        """Return the requests that arrive up to a moment.
+
+        Args:
+            asking: Clients who wait for an answer, and do not ask meanwhile.
+        """
         requests = []
+        think_s = self._traffic.think_s
         while self._now_s + self._step_s <= time_s + 1e-9:
             rate = self._traffic.rate_per_s.at(self._now_s)
+            if think_s is not None:
+                rate = max(0.0, rate - asking) / think_s
             arrives_s = self._now_s
             self._now_s += self._step_s
             while rate > 0:
@@ -355,8 +379,9 @@ class TrafficSource:
     def _make(self, arrived_s: float) -> Request:
         traffic = self._traffic
         draw = self._random
-        own = int(traffic.prompt_tokens * draw.lognormvariate(0.0, traffic.prompt_spread)) + 1
-        output = int(traffic.output_tokens * draw.lognormvariate(0.0, traffic.output_spread)) + 1
+        factor = 1.0 if traffic.length is None else traffic.length.at(arrived_s)
+        own = int(factor * traffic.prompt_tokens * draw.lognormvariate(0.0, traffic.prompt_spread)) + 1
+        output = int(factor * traffic.output_tokens * draw.lognormvariate(0.0, traffic.output_spread)) + 1
         has_prefix = traffic.prefixes > 0 and draw.random() < traffic.prefix_share
         prefix = draw.randrange(traffic.prefixes) if has_prefix else None
         shared = traffic.prefix_tokens if has_prefix else 0

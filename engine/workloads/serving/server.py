@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ...units import GIB, MIB
-from .pool import Engine, EngineSetup, Rate, Traffic
+from .pool import Engine, EngineSetup, Rate, Speed, Traffic
 
 # Longest step of the simulation.
 STEP_S = 1.0
@@ -52,6 +52,7 @@ class ServerSetup:
     """What the process takes beyond its plan, as a leak outside of the pool would."""
     blocks: int | None = None
     """Blocks of an engine's pool; by default what the plan has room for."""
+    speed: Speed = field(default_factory=Speed)
 
     @property
     def pool_blocks(self) -> int:
@@ -68,6 +69,7 @@ class SimulatedServer:
             block_tokens=setup.block_tokens,
             most_sequences=setup.most_sequences,
             most_queued=setup.most_queued,
+            speed=setup.speed,
         )
         self.engines = [Engine(engine) for _ in range(setup.engines)]
         self.now_s = 0.0
@@ -99,7 +101,8 @@ class SimulatedServer:
         """Go on to a moment in seconds from the start."""
         while self.now_s < now_s:
             self.now_s = min(now_s, self.now_s + STEP_S)
-            for request in self._source.take_until(self.now_s):
+            asking = sum(len(engine.running) + len(engine.waiting) for engine in self.engines)
+            for request in self._source.take_until(self.now_s, asking):
                 self.engines[self._next].ask(request)
                 self._next = (self._next + 1) % len(self.engines)
             for engine in self.engines:

@@ -45,15 +45,17 @@ def watch(analyzer: ServingAnalyzer, samples: Iterable[Sample]) -> dict[str, lis
     return found
 
 
-def ramp(*, most_queued: int | None = None, most_sequences: int = 10_000) -> SimulatedServer:
-    traffic = Traffic(Rate(((0.0, 3.0), (300.0, 3.0), (2400.0, 24.0))), output_tokens=500)
+def ramp(
+    *, most_queued: int | None = None, most_sequences: int = 10_000, seed: int = 2, until_s: float = 2400.0
+) -> SimulatedServer:
+    traffic = Traffic(Rate(((0.0, 3.0), (300.0, 3.0), (until_s, 24.0))), output_tokens=500)
     setup = ServerSetup(
         plan=MemoryPlan(token_bytes=384 << 10),
         traffic=traffic,
         most_sequences=most_sequences,
         most_queued=most_queued,
     )
-    return SimulatedServer(setup, seed=2)
+    return SimulatedServer(setup, seed=seed)
 
 
 def test_a_healthy_server_is_no_finding_at_all_not_even_pressure() -> None:
@@ -85,24 +87,56 @@ def test_pressure_closes_when_the_server_is_known() -> None:
     assert found[-1].evidence[-1].value == "a server of models fills the device on purpose"
 
 
-def test_the_end_of_the_pool_is_forecast_before_the_first_preemption() -> None:
-    server = ramp()
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) -> None:
+    server = ramp(seed=seed, until_s=3600.0)
     analyzer = ServingAnalyzer()
-    opened_s = None
+    found: list[Finding] = []
     for sample in play(server, 1800.0):
-        for finding in analyzer.observe(sample):
-            opened_s = opened_s or finding.opened_s
-            first = finding
+        found += analyzer.observe(sample)
         if server.engines[0].counters.preemptions:
             break
     assert server.engines[0].counters.first_preemption_s is not None
-    assert opened_s is not None
-    lead_s = 1_000_000.0 + server.engines[0].counters.first_preemption_s - opened_s
+    first = found[0]
+    lead_s = 1_000_000.0 + server.engines[0].counters.first_preemption_s - first.opened_s
     assert lead_s >= 60.0
     assert first.kind == PREEMPTION
     assert first.device_uuid == "GPU-0"
     assert "--gpu-memory-utilization 0.97 (now 0.9)" in first.advice
     assert "--max-num-seqs" in first.advice
+    names = {it.name for it in first.evidence}
+    assert {"requests a minute", "expected within two minutes", "window"} <= names
+
+
+def test_a_server_that_does_not_count_its_requests_is_forecast_by_a_line() -> None:
+    """As `kv_cache_usage_perc` alone would: later, and by another method."""
+    server = ramp(until_s=3600.0)
+    analyzer = ServingAnalyzer()
+    found: list[Finding] = []
+    for sample in play(server, 1800.0):
+        bare = [replace(it, finished=None) for it in sample.servers[0].engines]
+        found += analyzer.observe(replace(sample, servers=(replace(sample.servers[0], engines=tuple(bare)),)))
+        if server.engines[0].counters.preemptions:
+            break
+    assert found[0].kind == PREEMPTION
+    assert found[0].method.startswith("A line")
+    assert "requests a minute" not in {it.name for it in found[0].evidence}
+
+
+def test_a_wave_of_load_that_stays_below_the_pool_is_no_forecast() -> None:
+    """Its use rises as steeply as that of load which does not stop; its rate of requests does not."""
+    points = [(0.0, 1.5), (600.0, 1.5), (1200.0, 4.0), (1800.0, 1.5), (2400.0, 4.0), (3000.0, 1.5)]
+    traffic = Traffic(Rate(tuple(points)), output_tokens=500)
+    setup = ServerSetup(plan=MemoryPlan(token_bytes=384 << 10), traffic=traffic, most_sequences=10_000)
+    server = SimulatedServer(setup, 5)
+    most = 0.0
+    found: list[Finding] = []
+    analyzer = ServingAnalyzer()
+    for sample in play(server, 3000.0):
+        found += analyzer.observe(sample)
+        most = max(most, sample.servers[0].engines[0].used_share or 0.0)
+    assert most > 0.3
+    assert found == []
 
 
 def test_preemptions_are_counted_a_minute_and_the_finding_closes_after_them() -> None:

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.serving_scenes import FAMILIES, SPLITS, Split, find_seed, list_serving_tasks, make_scene
 from benchmarks.serving_verdicts import (
-    FAMILIES,
     Watched,
-    find_seed,
     judge_serving,
     list_serving_errors,
-    list_serving_tasks,
     score_serving,
     watch_serving_one,
 )
@@ -60,13 +58,36 @@ def test_the_targets_are_those_of_the_issue() -> None:
 
 
 def test_what_is_tuned_on_is_not_what_is_scored() -> None:
-    tuned, scored = list_serving_tasks("tuning"), list_serving_tasks("scored")
-    assert not set(tuned) & set(scored)
-    names = {
-        split: {FAMILIES[it[1]].name for it in list_serving_tasks(split)} for split in ("tuning", "scored")
-    }
+    tasks = {split: list_serving_tasks(split) for split in SPLITS}
+    seeds = [find_seed(task) for of in tasks.values() for task in of]
+    assert len(set(seeds)) == len(seeds)
+    names = {split: {FAMILIES[it[1]].name for it in of} for split, of in tasks.items()}
     assert names["scored"] - names["tuning"] == {"steps", "surge"}
-    assert not set(map(find_seed, tuned)) & set(map(find_seed, scored))
+    only_fresh = {"smooth", "sprint", "outgrow", "clients", "crowd"}
+    assert names["fresh"] - names["tuning"] - names["scored"] == only_fresh
+
+
+@pytest.mark.parametrize("name", ["outgrow", "clients"])
+def test_new_families_fill_the_pool_by_what_they_are_named_after(name: str) -> None:
+    """Neither raises the rate of requests: what grows is their length, or the number of those who ask."""
+    task = next(it for it in list_serving_tasks("fresh") if FAMILIES[it[1]].name == name)
+    traffic = make_scene(task)[0].setup.traffic
+    rates = [rate for _, rate in traffic.rate_per_s.points]
+    if name == "outgrow":
+        assert len(set(rates)) == 1
+        assert traffic.length is not None
+        assert traffic.length.at(1e6) >= 2.5
+    else:
+        assert traffic.think_s is not None
+        assert max(rates) >= 1.4 / 0.3 * min(rates)
+
+
+def test_sizes_and_lengths_of_the_splits_differ() -> None:
+    def describe(split: Split) -> set[int]:
+        tasks = [it for it in list_serving_tasks(split) if FAMILIES[it[1]].name == "steady"][:6]
+        return {make_scene(task)[0].setup.pool_blocks for task in tasks}
+
+    assert not describe("tuning") & describe("scored")
 
 
 def test_a_run_that_grows_is_watched_up_to_its_first_preemption() -> None:

@@ -1,5 +1,7 @@
 """Servers of models from their address to the table, the JSON and a recording."""
 
+import csv
+import io
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from vramscope.engine.workloads.serving.__main__ import make_story
 from vramscope.engine.workloads.serving.endpoint import SimulatedEndpoint
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
+from ...components import missing
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
 from .running import GIB, call, run
@@ -65,13 +68,54 @@ def test_a_recording_keeps_servers(server: SimulatedEndpoint, tmp_path: Path) ->
     assert outcome.code == 0, outcome.stderr
     with Recording(path) as recording:
         told = [sample.servers for sample in recording.samples()]
-    assert told[-1][0].engines[0].pool_tokens == server.server.setup.pool_blocks * 16
+    pool_tokens = server.server.setup.pool_blocks * 16
+    assert told[-1][0].engines[0].pool_tokens == pool_tokens
+    exported = run("export", str(path), "--jsonl")
+    assert exported.lines[-1]["servers"][0]["engines"][0]["pool_tokens"] == pool_tokens
+    _check_exports(path, server)
+
+
+def _check_exports(path: Path, server: SimulatedEndpoint) -> None:
+    outcome = call("export", str(path), "--serving", "--csv")
+    assert outcome.code == 0, outcome.stderr
+    rows = list(csv.DictReader(io.StringIO(outcome.stdout)))
+    engine = server.server.engines[0]
+    ready = [row for row in rows if row["state"] == "ok"]
+    assert ready
+    assert {row["server"] for row in rows} == {server.url}
+    assert {row["running"] for row in ready} == {str(len(engine.running))}
+    # The server stands still, so that every reading says the same; times rise, none is there twice.
+    times = [float(row["time_s"]) for row in rows]
+    assert times == sorted(set(times))
+    # Tokens in use are a share of the pool; what SGLang counts is exact.
+    assert {row["used_tokens"] for row in ready} == {str(engine.used_blocks * 16)}
+    # Nobody knows which process this is, and none of its bytes.
+    assert {row["server_device_bytes"] for row in rows} == {""}
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        missing("pyarrow is not installed (pip install 'vramscope[parquet]')")
+    table = path.with_suffix(".parquet")
+    outcome = call("export", str(path), "--serving", "--parquet", "-o", str(table))
+    assert outcome.code == 0, outcome.stderr
+    columns = parquet.read_table(table).to_pydict()
+    assert columns["time_s"] == times
+    assert columns["generation_tokens"][-1] == engine.counters.generation_tokens
+    assert columns["server_device_bytes"] == [None] * len(times)
 
 
 def test_a_recording_of_before_has_none() -> None:
     with Recording(Path("vramscope/example.vscope")) as recording:
         assert {sample.servers for sample in recording.samples()} == {()}
-    assert call("record", "--help").code == 0
+    outcome = call("export", "vramscope/example.vscope", "--serving", "--csv")
+    assert outcome.code == 2
+    assert "no server of models in it" in outcome.stderr
+
+
+def test_servers_are_exported_as_tables_only() -> None:
+    outcome = call("export", "vramscope/example.vscope", "--serving", "--prometheus")
+    assert outcome.code == 2
+    assert "--serving goes with --csv or --parquet" in outcome.stderr
 
 
 def test_a_server_is_found_by_the_process_on_the_device(

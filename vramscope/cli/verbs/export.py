@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -25,12 +26,15 @@ DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet or f
 EXAMPLES = """\
 vramscope export run.vscope --csv -o run.csv
 vramscope export run.vscope --jsonl --from +10m --to +20m
+vramscope export run.vscope --serving --csv -o servers.csv
 vramscope export run.vscope --prometheus -o run.om
 promtool tsdb create-blocks-from openmetrics run.om data
 vramscope export run.vscope --figure run.pdf   # memory of the device
 vramscope export run.vscope --figure plots/    # all figures"""
 NOTES = """\
 WHEN is seconds as in the recording, +TIME after its beginning, or a date and time (2026-01-31T10:00).
+
+--serving writes a row for each reading of each engine; its counters are since the start of the server.
 
 What was not measured is empty or null. Times are those of the recording: seconds since 1970, or since the
 start of the run where it was converted from traces that count from there."""
@@ -71,6 +75,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "figures",
     )
     parser.add_argument(
+        "--serving",
+        action="store_true",
+        help="with --csv or --parquet: the servers of models in the recording, instead of its devices",
+    )
+    parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
     )
     parser.add_argument("--from", dest="start", metavar="WHEN", help="leave out everything before this time")
@@ -85,9 +94,17 @@ def run(arguments: Namespace) -> int:
         raise UsageError("FILE is missing: name the recording; see `vramscope export --help`")
     kind: ExportFormat = "figure" if figure is not None else arguments.export_format
     output = arguments.output if figure is None else None
+    if arguments.serving and kind not in ("csv", "parquet"):
+        raise UsageError(f"--serving goes with --csv or --parquet, not with --{kind}")
     with unwinding_on_signals():
         export_recording(
-            arguments.file, kind, output, figure=figure, start=arguments.start, end=arguments.end
+            arguments.file,
+            kind,
+            output,
+            figure=figure,
+            start=arguments.start,
+            end=arguments.end,
+            of_servers=arguments.serving,
         )
     return 0
 
@@ -130,6 +147,7 @@ def export_recording(
     start: str | None,
     end: str | None,
     figure: FigureTarget | None = None,
+    of_servers: bool = False,
 ) -> None:
     """Write a recording, and note on stderr what was left out.
 
@@ -138,6 +156,7 @@ def export_recording(
         start: Value of `--from`; None for the beginning.
         end: Value of `--to`; None for the end.
         figure: Where figures go, for the kind `figure`.
+        of_servers: Write the servers of models instead of the devices; for `csv` and `parquet`.
     """
 
     from vramscope.engine.files.base.input_file import show_path
@@ -162,7 +181,7 @@ def export_recording(
                 _draw(source, figure)
             else:
                 with nullcontext(sys.stdout.buffer) if output is None else open_output(output) as stream:
-                    _write(source, kind, stream)
+                    (_write_servers if of_servers else _write)(source, kind, stream)
         finally:
             source.progress.clear()
         for sentence in source.notes(kind):
@@ -236,6 +255,30 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         from vramscope.exporters.recording.rows import write_parquet
 
         write_parquet(source.rows.rows(source.samples()), stream)
+
+
+def _write_servers(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.exporters.recording.server_rows import (
+        ServerRowReader,
+        write_server_csv,
+        write_server_parquet,
+    )
+
+    rows = ServerRowReader().rows(source.samples())
+    first = next(rows, None)
+    if first is None:
+        raise InputFileError(
+            f"{show_path(source.recording.path)}: no server of models in it; expected a recording of a node "
+            "that serves one, or of one named with --serving"
+        )
+    if kind == "parquet":
+        write_server_parquet(chain((first,), rows), stream)
+        return
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    write_server_csv(chain((first,), rows), text)
+    text.flush()
+    text.detach()
 
 
 def _draw(source: _Source, target: FigureTarget) -> None:

@@ -173,6 +173,60 @@ def test_a_named_server_is_read_without_a_process(
     assert await_state(watch, (), "asleep").engines[0].is_asleep
 
 
+def find_url(log: Path) -> str:
+    def is_there() -> bool:
+        return "Simulated server on " in log.read_text()
+
+    wait_until(is_there, what="the address in the log")
+    return log.read_text().rpartition("Simulated server on ")[2].strip()
+
+
+def test_the_process_behind_a_named_address_is_found_by_its_socket(
+    tmp_path: Path, watches: Callable[..., ServingWatch]
+) -> None:
+    """Its command line says nothing of a server, as that of a script that starts one."""
+    with run_server(tmp_path) as process:
+        url = find_url(tmp_path / "server.log")
+        watch = watches(url, read_interval_s=0.05)
+        command = f"python {SIMULATOR}"
+        others = ProcessReading(os.getpid(), command="python train.py", used_bytes=GIB, location="here")
+        held = ProcessReading(process.pid, command=command, used_bytes=37 * GIB, location="here")
+        devices = list_processes(others, held)
+        wait_until(lambda: watch.collect(devices)[0][0].devices, what="the device of the server")
+        (server,), notes = watch.collect(devices)
+    assert (server.name, server.url, server.pid) == (url, url, process.pid)
+    assert [(it.uuid, it.pids, it.used_bytes) for it in server.devices] == [
+        ("GPU-0", (process.pid,), 37 * GIB)
+    ]
+    assert (server.unmeasured, notes) == (None, ())
+    # It is named, so that it stays listed when it has ended.
+    (server,), _ = watch.collect(list_processes(others))
+    assert server.devices == ()
+
+
+def test_what_a_named_server_holds_is_unmeasured_where_no_device_has_its_process(
+    simulated: SimulatedEndpoint, watches: Callable[..., ServingWatch]
+) -> None:
+    watch = watches(simulated.url, read_interval_s=0.05)
+    devices = list_processes(ProcessReading(1, command="python train.py", used_bytes=GIB, location="here"))
+    server = await_state(watch, devices, "ok")
+    assert server.unmeasured == "no process of a device here listens on its port"
+    assert watch.collect(devices)[1] == ()
+
+
+def test_a_server_on_another_host_says_so_in_one_note(
+    simulated: SimulatedEndpoint, watches: Callable[..., ServingWatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As seen from a machine that is not called so."""
+    monkeypatch.setattr("vramscope.engine.sources.serving.watch._HERE", ())
+    watch = watches(simulated.url, read_interval_s=0.05)
+    server = await_state(watch, (), "ok")
+    assert server.unmeasured == "on another host"
+    (note,) = watch.collect(())[1]
+    assert "on another host" in note
+    assert "unmeasured" in note
+
+
 def test_a_log_may_be_named_with_the_address(
     simulated: SimulatedEndpoint, tmp_path: Path, watches: Callable[..., ServingWatch]
 ) -> None:
@@ -286,7 +340,7 @@ def test_html_is_no_server(watches: Callable[..., ServingWatch]) -> None:
         (note,) = watch.collect(())[1]
     finally:
         endpoint.close()
-    assert "not as vLLM, SGLang, llama.cpp, TGI or Ollama do" in note
+    assert "not as vLLM, SGLang, TensorRT-LLM, llama.cpp, TGI or Ollama do" in note
 
 
 @pytest.mark.parametrize(

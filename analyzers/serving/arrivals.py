@@ -1,0 +1,334 @@
+"""When the KV pool of an engine runs out at the present arrival, from what arrives and what is computed.
+
+The use of a pool follows the arrival of requests late: by Little's law it is the arrival rate times the time
+for which a sequence stays, and that time grows with the sequences that run. So the use is computed forward
+instead of extended: requests arrive at their present rate and its trend, sequences leave after as many steps
+as outputs are long, and a step takes as long as it did with as many sequences before. A wave of load that
+stays below the pool has a rate that stays below, however steeply its use rises.
+
+A line through ten minutes of use (`forecast.py`) takes over where a server does not count its requests.
+`docs/serving-watch.md` explains the numbers; they were chosen on the tuning workloads of
+`benchmarks/serving_verdicts.py`.
+"""
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+from ...engine.model import EngineReading
+from .forecast import GAP_S, PoolForecast
+
+SLOT_S = 5.0
+# Slots from which there is a forecast, that are kept, and over which the share of a sequence is a mean.
+LEAST_SLOTS = 24
+MOST_SLOTS = 60
+SHARE_SLOTS = 12
+LEVEL_SLOTS = 6
+# Requests that must have come or gone in the slots that are kept: fewer say nothing of their length.
+LEAST_REQUESTS = 4
+# Below this share of the pool nothing is computed.
+LEAST_LEVEL = 0.3
+# The pool counts as about to run out when its mean use will be this share of it within so many seconds, with
+# half a standard deviation of scatter: bursts fill the rest.
+FULL_SHARE = 0.83
+HORIZON_S = 120.0
+SCATTER = 0.5
+# Mean square of the size of sequences, over the square of the mean.
+SIZE_SPREAD = 2.0
+# The arrival rate: what its trend (a second) and its level (a slot) may change by, as a share of the rate,
+# and how much of a trend is left after a slot.
+TREND_CHANGE = 0.004
+LEVEL_CHANGE = 0.028
+TREND_KEPT = 0.985
+# Stages that a sequence goes through before it leaves: two make the times of stay vary as lengths do.
+STAGES = 2
+# Times of steps are kept apart by the sequences that ran, in bins of a quarter octave; the older count less.
+BINS_PER_OCTAVE = 4
+BIN_KEPT = 0.9
+MOST_BIN_S = 100.0
+# Step of the computation ahead, and how far it looks for the time at which the pool is full.
+AHEAD_STEP_S = 10.0
+AHEAD_S = 600.0
+DEVIATIONS = 1.2816
+
+
+class _Slot(NamedTuple):
+    seconds: float
+    running: float
+    """Mean."""
+    used_share: float
+    """Mean."""
+    arrived: int
+    left: int
+    tokens: int
+
+
+class _Point(NamedTuple):
+    """One reading of the server's own numbers."""
+
+    time_s: float
+    running: int
+    waiting: int
+    used_share: float
+    finished: int
+    tokens: int
+
+    @property
+    def arrived(self) -> int:
+        """Requests since the start."""
+        return self.finished + self.running + self.waiting
+
+
+class _Rate:
+    """The arrival rate and its trend, filtered: what is seen is a count whose variance is its mean."""
+
+    def __init__(self, first_per_s: float, seconds: float) -> None:
+        self.level = first_per_s
+        self.trend = 0.0
+        self._level_variance = max(first_per_s, 0.1) / seconds + (0.5 * first_per_s) ** 2
+        self._common = 0.0
+        self._trend_variance = (0.001 * max(first_per_s, 0.1)) ** 2
+
+    @property
+    def error(self) -> float:
+        """Standard error of the level."""
+        return math.sqrt(max(0.0, self._level_variance))
+
+    def add(self, per_s: float, seconds: float) -> None:
+        kept = TREND_KEPT ** (seconds / SLOT_S)
+        level = self.level + self.trend * seconds
+        trend = kept * self.trend
+        scale = max(self.level, 0.05)
+        common = kept * (self._common + seconds * self._trend_variance)
+        level_variance = (
+            self._level_variance
+            + 2 * seconds * self._common
+            + seconds * seconds * self._trend_variance
+            + (LEVEL_CHANGE * scale) ** 2
+        )
+        trend_variance = kept**2 * self._trend_variance + (TREND_CHANGE * scale) ** 2 * (1 - kept**2)
+        total = level_variance + max(level, 0.5 / seconds) / seconds
+        surprise = per_s - level
+        self.level = max(0.0, level + level_variance / total * surprise)
+        self.trend = trend + common / total * surprise
+        self._trend_variance = trend_variance - common * common / total
+        self._common = common * (1 - level_variance / total)
+        self._level_variance = level_variance * (1 - level_variance / total)
+
+    def ahead(self, seconds: float, deviations: float = 0.0) -> float:
+        """Return the rate in so many seconds; its trend fades."""
+        decay = -math.log(TREND_KEPT) / SLOT_S
+        level = self.level + deviations * self.error
+        return max(0.0, level + self.trend * (1 - math.exp(-decay * seconds)) / decay)
+
+
+class _Steps:
+    """How long a step takes with so many sequences: a line through what was seen, at each number of them."""
+
+    def __init__(self) -> None:
+        # Sequence seconds, tokens, seconds.
+        self._bins: dict[int, tuple[float, float, float]] = {}
+
+    def add(self, slot: _Slot) -> None:
+        if slot.running < 1.0 or slot.tokens <= 0:
+            return
+        key = int(BINS_PER_OCTAVE * math.log2(slot.running))
+        sequences, tokens, seconds = self._bins.get(key, (0.0, 0.0, 0.0))
+        self._bins[key] = (
+            BIN_KEPT * sequences + slot.running * slot.seconds,
+            BIN_KEPT * tokens + slot.tokens,
+            BIN_KEPT * seconds + slot.seconds,
+        )
+
+    def fit(self) -> tuple[float, float] | None:
+        """Return seconds of a step without sequences, and what each sequence adds."""
+        points = [
+            (sequences / seconds, sequences / tokens, min(seconds, MOST_BIN_S))
+            for sequences, tokens, seconds in self._bins.values()
+        ]
+        weight = sum(point[2] for point in points)
+        if not weight:
+            return None
+        running = sum(point[0] * point[2] for point in points) / weight
+        step_s = sum(point[1] * point[2] for point in points) / weight
+        spread = sum(point[2] * (point[0] - running) ** 2 for point in points)
+        together = sum(point[2] * (point[0] - running) * (point[1] - step_s) for point in points)
+        each_s = max(0.0, together / spread) if spread > 0 else 0.0
+        return max(1e-4, step_s - each_s * running), each_s
+
+
+class _Model(NamedTuple):
+    """What the slots say of an engine now."""
+
+    step_s: float
+    each_s: float
+    output_tokens: float
+    """Mean of a request."""
+    share: float
+    """Of the pool, of one sequence."""
+
+    def leave_per_s(self, running: float) -> float:
+        """Return how quickly one of so many sequences goes from one stage to the next."""
+        return STAGES / (self.output_tokens * (self.step_s + self.each_s * running))
+
+    def advance(
+        self, stages: list[float], arrive_per_s: float, running: float, seconds: float
+    ) -> list[float]:
+        """Return the sequences of each stage after some seconds."""
+        per_s = self.leave_per_s(running)
+        fade = math.exp(-per_s * seconds)
+        moved = []
+        for count in stages:
+            settled = arrive_per_s / per_s
+            new = settled + (count - settled) * fade
+            moved.append(new)
+            arrive_per_s = max(0.0, arrive_per_s - (new - count) / seconds)
+        return moved
+
+    def use(self, stages: list[float]) -> float:
+        """Return the share of the pool that will be used, with the scatter that is allowed for."""
+        mean = self.share * sum(stages)
+        return mean + SCATTER * math.sqrt(max(0.0, SIZE_SPREAD * self.share * mean))
+
+
+class ArrivalTrack:
+    """The requests and the pool of one engine over the last minutes."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything: what happened since the last reading is unknown."""
+        self._slots: deque[_Slot] = deque(maxlen=MOST_SLOTS)
+        self._rate: _Rate | None = None
+        self._steps = _Steps()
+        self._begin: _Point | None = None
+        self._points: list[_Point] = []
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the server counts what this needs."""
+        return bool(self._points)
+
+    def add(self, time_s: float, engine: EngineReading) -> bool:
+        """Note one reading; return whether a slot is complete and a forecast is worth asking for."""
+        if (
+            engine.running is None
+            or engine.waiting is None
+            or engine.used_share is None
+            or engine.finished is None
+            or engine.generation_tokens is None
+        ):
+            self.restart()
+            return False
+        point = _Point(
+            time_s,
+            engine.running,
+            engine.waiting,
+            engine.used_share,
+            engine.finished,
+            engine.generation_tokens,
+        )
+        last = self._points[-1] if self._points else None
+        if last is not None and time_s == last.time_s:
+            return False
+        if last is not None and not (
+            0.0 < time_s - last.time_s <= GAP_S
+            and point.finished >= last.finished
+            and point.tokens >= last.tokens
+        ):
+            self.restart()
+            last = None
+        is_complete = last is not None and int(time_s // SLOT_S) != int(last.time_s // SLOT_S)
+        if is_complete:
+            self._complete()
+        self._points.append(point)
+        return is_complete
+
+    def _complete(self) -> None:
+        points = self._points
+        end = points[-1]
+        begin = self._begin or points[0]
+        self._begin = end
+        self._points = []
+        seconds = end.time_s - begin.time_s
+        if seconds > 0:
+            slot = _Slot(
+                seconds,
+                sum(point.running for point in points) / len(points),
+                sum(point.used_share for point in points) / len(points),
+                max(0, end.arrived - begin.arrived),
+                end.finished - begin.finished,
+                end.tokens - begin.tokens,
+            )
+            self._slots.append(slot)
+            self._steps.add(slot)
+            per_s = slot.arrived / seconds
+            if self._rate is None:
+                self._rate = _Rate(per_s, seconds)
+            else:
+                self._rate.add(per_s, seconds)
+
+    def forecast(self) -> PoolForecast | None:
+        """Return what is about to happen to the pool; None where it does not run out."""
+        if len(self._slots) < LEAST_SLOTS or self._rate is None:
+            return None
+        slots = list(self._slots)
+        level = max(slots[-1].used_share, sum(it.used_share for it in slots[-LEVEL_SLOTS:]) / LEVEL_SLOTS)
+        model = None if level < LEAST_LEVEL else self._describe(slots)
+        if model is None:
+            return None
+        stages = self._find_stages(model, slots)
+        peak, in_s = _look_ahead(model, stages, self._rate, 0.0)
+        if peak < FULL_SHARE:
+            return None
+        return PoolForecast(
+            in_s,
+            _look_ahead(model, stages, self._rate, DEVIATIONS)[1],
+            _look_ahead(model, stages, self._rate, -DEVIATIONS)[1],
+            max(0.0, (1.0 - level) / in_s if in_s else (peak - level) / HORIZON_S),
+            sum(slot.seconds for slot in slots),
+            min(1.0, peak),
+            self._rate.level,
+        )
+
+    def _describe(self, slots: list[_Slot]) -> _Model | None:
+        steps = self._steps.fit()
+        requests = sum(slot.arrived + slot.left for slot in slots)
+        tokens = sum(slot.tokens for slot in slots)
+        newest = slots[-SHARE_SLOTS:]
+        running = sum(slot.running for slot in newest)
+        used = sum(slot.used_share for slot in newest)
+        if steps is None or requests <= LEAST_REQUESTS or tokens <= 0 or running <= 0 or used <= 0:
+            return None
+        # Those that came have generated less than all of their output here, those that left the rest.
+        return _Model(*steps, 2 * tokens / requests, used / running)
+
+    def _find_stages(self, model: _Model, slots: list[_Slot]) -> list[float]:
+        """Return the sequences that run now by stage, from what arrived over the last minutes."""
+        stages = [0.0] * STAGES
+        for slot in slots[-4 * SHARE_SLOTS :]:
+            stages = model.advance(stages, slot.arrived / slot.seconds, slot.running, slot.seconds)
+        scale = max(slots[-1].running, 0.1) / (sum(stages) or 1.0)
+        return [scale * count for count in stages]
+
+
+def _look_ahead(
+    model: _Model, stages: list[float], rate: _Rate, deviations: float
+) -> tuple[float, float | None]:
+    """Return the most that is used within the horizon, and when the pool is full; None if not soon."""
+    peak = model.use(stages)
+    if peak >= 1.0:
+        return peak, 0.0
+    for number in range(1, int(AHEAD_S / AHEAD_STEP_S) + 1):
+        ahead_s = number * AHEAD_STEP_S
+        arrive_per_s = rate.ahead(ahead_s - AHEAD_STEP_S / 2, deviations)
+        stages = model.advance(stages, arrive_per_s, sum(stages), AHEAD_STEP_S)
+        use = model.use(stages)
+        if ahead_s <= HORIZON_S:
+            peak = max(peak, use)
+        if use >= 1.0:
+            return peak, ahead_s
+        if ahead_s >= HORIZON_S and peak < FULL_SHARE:
+            break
+    return peak, None
