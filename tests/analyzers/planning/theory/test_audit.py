@@ -110,6 +110,16 @@ def test_a_flag_that_nobody_knows_is_named_and_nothing_is_said_to_fit(tmp_path: 
     assert "a flag that is not known (keep-everything-twice)" in " ".join(call(*words).stdout.split())
 
 
+def test_a_plan_names_what_the_file_of_its_model_has_and_it_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**SIZES, "enable-cuda-graph": True}))
+    words = ("plan", "--model", str(path), "--cluster", "1x8xh100", "--global-batch", "64")
+    assert [it["flag"] for it in json.loads(call(*words, "--json").stdout)["not_counted"]] == [
+        "enable-cuda-graph"
+    ]
+    assert "Not counted: CUDA graphs (enable-cuda-graph)" in " ".join(call(*words).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
