@@ -23,11 +23,11 @@ from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
 from .device_state import KINDS as DEVICE_STATES
 from .finding_words import describe_error, describe_leak
-from .findings.evidence import read_process
 from .findings.subjects import name_device, name_devices
 from .out_of_memory import KINDS, OOM_MET
 from .pressure import KIND as PRESSURE
 from .pressure import is_relieved
+from .renewal import renew_findings
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
 from .serving_plan import describe_serving
@@ -145,11 +145,14 @@ def summarize(
     if not sample.devices:
         return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
+    findings = renew_findings(findings, known, sample.time_s)
     risks = assess_risks(sample.devices, findings, known, sample.ranks)
     lead, past = _find_lead(sample, findings)
-    fit = describe_fit(sample, peaks) if lead is None else None
+    is_filling = any(risk.trend is not None and risk.trend.word == "filling" for risk in risks.values())
+    # What still fills as the record ends has not fitted yet.
+    fit = describe_fit(sample, peaks) if lead is None and not is_filling else None
     troubled = [*_describe_troubled(sample.devices)]
-    answer = [*_describe_lead(lead, sample, findings, known)]
+    answer = [*_describe_lead(lead, sample, findings)]
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known, remedy)]
     elif lead.kind == PRESSURE and remedy is not None and _lacks_any_probe(sample, risks):
@@ -226,17 +229,14 @@ def _rank_finding(finding: Finding) -> tuple[bool, int, bool, int, float]:
     return finding.kind in DECISIVE, severity, finding.kind == "oom", peak, finding.opened_s
 
 
-def _describe_lead(
-    lead: Finding | None, sample: Sample, findings: Sequence[Finding], assessments: Sequence[Assessment] = ()
-) -> Iterator[Clause]:
+def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
     if lead is None:
         return
     if lead.kind == OOM_MET:
         yield describe_error(lead, sample)
     else:
         leak = describe_leak(findings, lead.device_uuid) if lead.kind == "oom" else None
-        title = count_down(lead, assessments, sample.time_s) if lead.kind == "oom" else lead.title
-        yield _shorten_title(title, None if leak is None else leak.place)
+        yield _shorten_title(lead.title, None if leak is None else leak.place)
     above = {finding.device_uuid for finding in findings if finding.kind == CAPACITY and finding.is_open}
     if lead.kind == CAPACITY and len(above) > 1:
         yield (f"{len(above):,} of {len(sample.devices):,} ranks were above it", "")
@@ -574,68 +574,6 @@ def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
     known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []
     forms = (f"{lead}{name} {', '.join(known)}", f"{lead}{name} {known[0]}", f"{name} {known[0]}")
     return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))
-
-
-# The time that is left in the sentence of a forecast, as of now: the finding is not restated every second.
-
-_TIME = r"\d+ [smhd](?: \d+ [smh])?"
-_LEFT = re.compile(rf"(out of memory in )({_TIME})")
-_RANGE = re.compile(rf"\((\d+)-(\d+) s, |\(({_TIME}) to ({_TIME}), ")
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float) -> str:
-    """Return the title of an open `oom` finding with its times as of now; unchanged where they are unknown.
-
-    Times come from the newest assessment of its process; else they are those of the title, less what has
-    passed since it was stated.
-    """
-    match = _LEFT.search(finding.title)
-    if match is None:
-        return finding.title
-    words = [found for found in assessments if _is_about(found, finding)]
-    word = min(words, key=lambda found: (found.oom_in_s or 0.0) + found.time_s, default=None)
-    if word is None or word.oom_in_s is None:
-        left_s = _parse_time(match[2])
-        past_s = now_s - finding.updated_s
-        return _replace_times(finding.title, left_s - past_s, _parse_range(finding.title, past_s))
-    past_s = now_s - word.time_s
-    low_s = word.oom_in_low_s
-    high_s = word.oom_in_high_s
-    known = None if low_s is None or high_s is None else (low_s - past_s, high_s - past_s)
-    return _replace_times(finding.title, word.oom_in_s - past_s, known)
-
-
-def _is_about(assessment: Assessment, finding: Finding) -> bool:
-    pid, _ = read_process(finding)
-    is_of_device = assessment.device_uuid == finding.device_uuid and assessment.oom_in_s is not None
-    return is_of_device and (pid is None or assessment.pid == pid)
-
-
-def _parse_time(text: str) -> float:
-    """Return the seconds in `1 m 16 s`."""
-    words = text.split()
-    pairs = zip(words[::2], words[1::2], strict=True)
-    return float(sum(int(number) * _UNIT_S[unit] for number, unit in pairs))
-
-
-def _parse_range(title: str, past_s: float) -> tuple[float, float] | None:
-    match = _RANGE.search(title)
-    if match is None:
-        return None
-    low, high = (
-        (float(match[1]), float(match[2])) if match[1] else (_parse_time(match[3]), _parse_time(match[4]))
-    )
-    return low - past_s, high - past_s
-
-
-def _replace_times(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
-    told = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
-    if span_s is None:
-        return told
-    low_s, high_s = (max(0, round(value)) for value in span_s)
-    text = f"({low_s}-{high_s} s, " if high_s < 600 else f"({format_age(low_s)} to {format_age(high_s)}, "
-    return _RANGE.sub(text, told, count=1)
 
 
 # Texts for a node with only some devices followed: nothing is known about the rest.

@@ -14,6 +14,7 @@ from textual.actions import parse as parse_action
 from textual.binding import Binding
 from textual.screen import Screen
 
+from ..analyzers.renewal import renew_findings
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History
@@ -244,11 +245,15 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         return any(tool.takes_steps for tool in self.tools.values())
 
     def _receive(self, snapshot: Snapshot) -> None:
-        """Take a snapshot on the feed's own thread."""
+        """Take a snapshot on the feed's own thread, with its findings as of its sample."""
         if self._shows_first_frame:
             if snapshot.sample is None and snapshot.connection == "connecting":
                 return
             self._shows_first_frame = False
+        if snapshot.sample is not None:
+            renewed = renew_findings(snapshot.findings, snapshot.assessments, snapshot.sample.time_s)
+            if renewed is not snapshot.findings:
+                snapshot = msgspec.structs.replace(snapshot, findings=tuple(renewed))
         before = self._received.get(snapshot.node, Snapshot())
         if snapshot.is_gone:
             self._received.pop(snapshot.node, None)

@@ -45,6 +45,12 @@ GROWN = EvidenceKey("grown since onset", "bytes")
 FLOOR = EvidenceKey("floor", "bytes")
 CAPACITY = EvidenceKey("capacity", "bytes")
 TIME_LEFT = EvidenceKey("time to out of memory", "s")
+# The 80 % interval of that.
+TIME_AT_LEAST = EvidenceKey("time at least", "s")
+TIME_AT_MOST = EvidenceKey("time at most", "s")
+PROBABILITY = EvidenceKey("probability")
+BELIEF = EvidenceKey("probability that growth goes on")
+PEAK_ABOVE_FLOOR = EvidenceKey("peak above floor", "bytes")
 LIVE = EvidenceKey("live tensors", "bytes")
 # The place in a program that keeps the memory of a leak.
 SOURCE = EvidenceKey("source")

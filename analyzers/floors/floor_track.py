@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
 from .growth import LENIENT_CLARITY, MOST_IN_ONE, PHI_LEAST, WINDOWS, Growth, blur_of, judge_growth
-from .rate import Line, fit_curve
+from .rate import Line, fit_clear_slope, fit_curve
 
 WINDOW = WINDOWS[0]
 
@@ -20,6 +20,12 @@ FALLEN_SHARE = 0.5
 LIMITS_KEPT = 32
 # Blocks of the finest scale whose rise is visible at once.
 NEWEST_BLOCKS = 4
+# Blocks, standard errors, and the share of the room by which floors must have changed for a pace of late.
+PACE_BLOCKS = 5
+PACE_ERRORS = 3.0
+PACE_SHARE = 0.01
+# Steps that are counted for their pace at least, where there are so many: one of them is always cut.
+COUNTED_STEPS = 32
 # Share of the limit from which cache is given back because the device has no more, and how many such moments
 # are remembered.
 RETURN_SHARE = 0.8
@@ -325,12 +331,23 @@ class FloorTrack:
 
     @property
     def steps_per_s(self) -> float | None:
-        """Recent training steps a second; None where steps are not known."""
+        """Recent training steps a second; None where steps are not known.
+
+        Where recent steps are few, older ones are counted too: the first and the last are cut.
+        """
         blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
         if len(blocks) < 2 or blocks[0].last_step is None or blocks[-1].last_step is None:
             return None
-        span_s = blocks[-1].end_s - blocks[0].end_s
-        steps = blocks[-1].last_step - blocks[0].last_step
+        first, last = blocks[0], blocks[-1]
+        newest = blocks[-1].last_step
+        if 0 < newest - blocks[0].last_step < COUNTED_STEPS:
+            first = next(
+                it
+                for it in self.pyramid.mosaic(AMPLITUDE_LEVEL)
+                if it.last_step is not None and 0 < newest - it.last_step <= COUNTED_STEPS
+            )
+        span_s = last.end_s - first.end_s
+        steps = newest - (first.last_step or 0)
         return steps / span_s if steps > 0 and span_s > 0 else None
 
     @property
@@ -343,6 +360,29 @@ class FloorTrack:
         if len(blocks) < NEWEST_BLOCKS or any(b.low <= a.low for a, b in pairwise(blocks)):
             return None
         return (blocks[-1].low - blocks[0].low) / (blocks[-1].mid_s - blocks[0].mid_s)
+
+    def find_pace(self) -> float:
+        """Return the bytes a second by which floors have risen of late; 0 where that is not clear.
+
+        It takes a visible part of the room; and of samples, that as much more is reserved: without that steps
+        may have been met at other moments.
+        """
+        blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
+        if len(blocks) < PACE_BLOCKS or blocks[-1].end_s - blocks[0].start_s < self._least_s:
+            return 0.0
+        floors = [(block.low_s, float(block.low)) for block in blocks]
+        pace = fit_clear_slope(floors, blur_of(blocks), PACE_ERRORS) or 0.0
+        grown = pace * (blocks[-1].end_s - blocks[0].start_s)
+        if pace <= 0 or grown < PACE_SHARE * max(0.0, self.headroom_bytes):
+            return 0.0
+        if self._recent is None:
+            return pace
+        first, last = blocks[0].reserved, blocks[-1].reserved
+        is_at_brim = self.limit_bytes is not None and last >= BRIM_SHARE * self.limit_bytes
+        if first and not is_at_brim:
+            return pace if last - first >= grown / 2 else 0.0
+        growth = Growth(tuple(blocks), pace, round(grown), self.headroom_bytes)
+        return 0.0 if self._may_be_phase(growth) else pace
 
     @property
     def newest_span_s(self) -> float:

@@ -20,6 +20,8 @@ MOST_MEMORY = 0.8
 BEND_DOUBT = 0.3
 # Scatter about the parabola, as a share of that about the line, up to which it is the better of the two.
 CLOSER = 0.75
+# Moments that a slope takes at least.
+LEAST_MOMENTS = 3
 
 
 class Line(NamedTuple):
@@ -130,6 +132,27 @@ def _find_bend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _scatter_about(line: Line, points: Sequence[tuple[float, float]]) -> float:
     return median([abs(level - line.level_at(at_s)) for at_s, level in points])
+
+
+def fit_clear_slope(points: Sequence[tuple[float, float]], blur: float, errors: float) -> float | None:
+    """Return the least-squares slope of (seconds, value) points; 0 where it may be chance.
+
+    Args:
+        blur: How far a value may be from the true one, at least.
+        errors: Standard errors by which a slope must differ from none.
+
+    Returns:
+        None for fewer than three moments: any two fit a line.
+    """
+    if len({time_s for time_s, _ in points}) < LEAST_MOMENTS:
+        return None
+    middle_s = sum([time_s for time_s, _ in points]) / len(points)
+    middle = sum([value for _, value in points]) / len(points)
+    spread = sum([(time_s - middle_s) ** 2 for time_s, _ in points])
+    slope = sum([(time_s - middle_s) * (value - middle) for time_s, value in points]) / spread
+    squares = sum([(value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in points])
+    error = math.sqrt(max(squares / (len(points) - 2), blur**2) / spread)
+    return slope if abs(slope) > errors * error else 0.0
 
 
 def estimate_rate(points: Sequence[tuple[float, float]]) -> float:

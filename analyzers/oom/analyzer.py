@@ -11,16 +11,21 @@ from ...engine.model.finding import PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
 from ..device_trend.track import DeviceTrendTrack, is_other_trend
 from ..findings.evidence import (
+    BELIEF,
     CAPACITY,
     FLOOR,
     FLOOR_AT_ONSET,
     GROWN,
     ONSET,
     ONSET_STEP,
+    PEAK_ABOVE_FLOOR,
+    PROBABILITY,
     PROCESS,
     RATE,
     RATE_PER_STEP,
     STARTED,
+    TIME_AT_LEAST,
+    TIME_AT_MOST,
     TIME_LEFT,
     WINDOW,
     EvidenceKey,
@@ -45,12 +50,7 @@ from .watch import Watch
 
 KIND = "oom"
 
-_IN_LOW = EvidenceKey("time at least", "s")
-_IN_HIGH = EvidenceKey("time at most", "s")
-_PROBABILITY = EvidenceKey("probability")
 _WITHIN = EvidenceKey("within", "s")
-_BELIEF = EvidenceKey("probability that growth goes on")
-_PEAK = EvidenceKey("peak above floor", "bytes")
 
 # Change of the time left, as a share, that a person would notice.
 NEWS_SHARE = 0.1
@@ -126,16 +126,16 @@ def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[
         PROCESS(None if rank is None else rank.pid),
         STARTED(None if rank is None else rank.started_s),
         TIME_LEFT(forecast.middle_s),
-        _IN_LOW(forecast.low_s),
-        _IN_HIGH(forecast.high_s),
-        _PROBABILITY(forecast.probability),
+        TIME_AT_LEAST(forecast.low_s),
+        TIME_AT_MOST(forecast.high_s),
+        PROBABILITY(forecast.probability),
         _WITHIN(HORIZON_S),
-        _BELIEF(forecast.belief),
+        BELIEF(forecast.belief),
         RATE(rate),
         RATE_PER_STEP(per_step),
         *_list_growth(watch),
         FLOOR(floors.floor_bytes),
-        _PEAK(floors.amplitude_bytes),
+        PEAK_ABOVE_FLOOR(floors.amplitude_bytes),
         CAPACITY(watch.limit_bytes),
     )
 
@@ -289,7 +289,6 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     floors = watch.growth.floors
     rank = subject.rank
     device = subject.device
-    line = watch.growth.line
     steps_per_s = floors.steps_per_s
     watched_s = subject.sample.time_s - floors.since_s
     level = grade_assessment(forecast)
@@ -297,17 +296,18 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     is_spent = level == "low" and _has_no_headroom(watch)
     # What rises and is not proven yet is not denied: at this pace there may be little time. How likely an
     # error is, or how sure that all stays well, cannot be said before it is known how long it rises.
-    is_rising = level == "low" and watch.is_rising
-    level = "medium" if is_spent or (is_rising and _is_fast(watch)) else level
-    pace = floors.newest_pace if is_rising else None
-    rate = pace or 0.0 if line is None else line.bytes_per_s
+    pace = watch.find_pace()
+    is_rising = level == "low" and (watch.is_rising or (watch.growth.line is None and pace > 0))
+    level = "medium" if is_spent or (is_rising and watch.is_rising and _is_fast(watch)) else level
     return Assessment(
         node=subject.sample.node,
         device_uuid=subject.device_uuid,
         device=None if device is None else device.label,
         time_s=subject.sample.time_s,
         level=level,
-        reason="no headroom left at its peak" if is_spent else _explain_level(watch, forecast, watched_s),
+        reason="no headroom left at its peak"
+        if is_spent
+        else _explain_level(watch, forecast, pace, watched_s),
         pid=None if rank is None else rank.pid,
         started_s=None if rank is None else rank.started_s,
         rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
@@ -322,8 +322,9 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         capacity_bytes=watch.limit_bytes,
         floor_bytes=floors.floor_bytes,
         peak_bytes=watch.peak_bytes,
-        growth_bytes_per_s=rate,
-        growth_bytes_per_step=None if not steps_per_s else rate / steps_per_s,
+        growth_bytes_per_s=pace,
+        growth_bytes_per_step=None if not steps_per_s else pace / steps_per_s,
+        is_growth_of_peaks=_is_of_peaks(watch),
         watched_s=watched_s,
         watched_steps=floors.steps or None,
     )
@@ -359,17 +360,18 @@ def is_other(told: Assessment, newest: Assessment) -> bool:
         (told.peak_bytes, newest.peak_bytes),
         (told.capacity_bytes, newest.capacity_bytes),
         (told.watched_s, newest.watched_s),
+        (told.growth_bytes_per_s, newest.growth_bytes_per_s),
     )
     return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
 
 
-def _explain_level(watch: Watch, forecast: Forecast, watched_s: float) -> str:
+def _explain_level(watch: Watch, forecast: Forecast, pace: float, watched_s: float) -> str:
     episode = watch.growth.episode
     if forecast.middle_s is not None and episode is not None and episode.is_peak:
         return "its peaks grow" if episode.is_believed else "its peaks grow but may stop growing"
     if forecast.middle_s is not None:
         return "its floor grows"
-    if watch.is_rising:
+    if watch.is_rising or pace > 0:
         return "its floor rises, too soon to say for how long"
     if forecast.probability > SEEN_PROBABILITY:
         return "its steps come near the limit"

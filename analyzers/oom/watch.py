@@ -252,6 +252,17 @@ class Watch:
             return False
         return pace * floors.newest_span_s >= RISING_SHARE * max(0.0, floors.headroom_bytes)
 
+    def find_pace(self) -> float:
+        """Return the bytes a second by which it grows: floors, or peaks over floors that do not; 0 if none.
+
+        It is the pace that the forecast counts on; before there is one, that of the newest floors.
+        """
+        line = self.growth.line
+        if line is not None:
+            return line.bytes_per_s
+        pace = self.growth.floors.newest_pace if self.is_rising else None
+        return self.growth.floors.find_pace() if pace is None else pace
+
     @property
     def limit_bytes(self) -> int | None:
         return None if self.reach is None else self.reach.limit_bytes

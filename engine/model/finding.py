@@ -222,8 +222,10 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     peak_bytes: int | None = None
     """Most live bytes within recent steps."""
     growth_bytes_per_s: float | None = None
-    """Robust rate at which the floor rises."""
+    """Robust rate at which the floor rises, or peaks do over a floor that does not."""
     growth_bytes_per_step: float | None = None
+    is_growth_of_peaks: bool = False
+    """Whether steps take more and more, and nothing is kept between them."""
     watched_s: float | None = None
     watched_steps: int | None = None
     headroom: tuple[HeadroomEstimate, ...] = ()

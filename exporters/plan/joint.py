@@ -15,6 +15,7 @@ from ...analyzers.planning.joint import (
     StepTime,
 )
 from ...analyzers.planning.theory import MemoryPart, ParallelLayout, TrainingSetup
+from ...analyzers.planning.theory.configs.flags import NotCounted
 from ...engine.text import make_printable
 from ...engine.units import GIB
 from ..text import format_rows, wrap
@@ -78,6 +79,9 @@ class JointPlanReport(msgspec.Struct, frozen=True, kw_only=True):
     pruned: tuple[PrunedCount, ...]
     """How many of them were left out, and why."""
     optimality: str
+    not_counted: tuple[NotCounted, ...]
+    """Flags of the model's file that change memory and are not in the estimates: with them a plan may not
+    fit."""
     configurations: tuple[JointConfigurationReport, ...]
 
 
@@ -94,6 +98,7 @@ def report_joint_plan(plan: JointPlan) -> JointPlanReport:
         considered=plan.considered,
         pruned=plan.pruned,
         optimality=plan.optimality,
+        not_counted=plan.not_counted,
         configurations=tuple(configurations),
     )
 
@@ -286,6 +291,9 @@ def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
     for each in report.pruned:
         yield from wrap(f"{each.count:>9,}  {each.reason}", width, "  ") if each.count else ()
     yield from wrap(f"Within that: {report.optimality}.", width)
+    if report.not_counted:
+        parts = ", ".join(f"{each.feature} ({each.flag})" for each in report.not_counted)
+        yield from wrap(f"Not counted: {parts}; whether a plan fits with that is not known.", width)
     given = report.assumptions
     learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed, not measured here"
     yield from wrap(

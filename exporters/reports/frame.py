@@ -116,14 +116,14 @@ def describe_evidence(log: RunLog, provenance: Provenance) -> ReportEvidence:
 def describe_findings(
     log: RunLog, provenance: Provenance, kinds: Collection[str] | None
 ) -> tuple[ReportFinding, ...]:
-    """Return the findings of some kinds, in the order in which they opened."""
-    told = (trail for trail in log.findings.values() if kinds is None or trail.finding.kind in kinds)
-    ordered = sorted(told, key=lambda trail: (trail.finding.opened_s, trail.finding.id))
+    """Return the findings of some kinds as of the newest sample, in the order in which they opened."""
+    found = (trail for trail in log.findings.values() if kinds is None or trail.finding.kind in kinds)
+    ordered = sorted(found, key=lambda trail: (trail.finding.opened_s, trail.finding.id))
     return tuple(_describe(trail, log, provenance) for trail in ordered)
 
 
 def _describe(trail: FindingTrail, log: RunLog, provenance: Provenance) -> ReportFinding:
-    finding = trail.finding
+    finding = log.renew(trail.finding)
     device = log.devices.get(finding.device_uuid or "")
     return ReportFinding(
         id=finding.id,

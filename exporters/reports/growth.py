@@ -1,16 +1,20 @@
 """How the memory of a device goes, the same in every report: its trend in words, and one rate."""
 
-import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
+from ...analyzers.floors.rate import fit_clear_slope
+from ...analyzers.risk import Risk, assess_risk, doubt_silent
 from ...analyzers.trend_words import word_trend
 from ...engine.model import Assessment, DeviceTrend, TrendWord
 from ...engine.model.finding import bring_forward
 from ...engine.units import MIB
-from .log import DeviceLog, RunLog, fit_slope
+from .log import DeviceLog, RunLog, known_points
 
+WINDOW = 100
+"""Newest snapshots that a rate is fitted to where no analyzer has one."""
 PARTS = 5
 LEAST_POINTS = 20
 DOUBT = 2.0
@@ -63,12 +67,54 @@ def describe_used(log: RunLog, device: DeviceLog) -> UsedTrend | None:
     )
 
 
-def find_rate(log: RunLog, device: DeviceLog, points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the rate of a device, bytes a second: that of its trend, else of the floors of some points."""
+def assess_device(log: RunLog, device: DeviceLog) -> Risk:
+    """Return the risk of a device as the live view has it at the newest sample."""
+    sample = log.last
+    found = None if sample is None else next((it for it in sample.devices if it.uuid == device.uuid), None)
+    if sample is None or found is None:
+        return Risk("unknown", "not in the newest sample")
+    known = doubt_silent(sample, list_assessments(log, device))
+    findings = [log.renew(it) for it in log.findings_of(device.uuid)]
+    return assess_risk(found, findings, known, sample.ranks)
+
+
+def find_rate(log: RunLog, device: DeviceLog, window: int) -> float | None:
+    """Return the rate at which the memory of a device grows between steps, in bytes a second.
+
+    It is that of the analyzers, as the live view shows it: of the floors of all processes on it, else of the
+    trend of device used. Where they have none yet it is the slope of the floors of snapshots.
+
+    Args:
+        window: Newest snapshots that count then.
+    """
+    found = list_assessments(log, device)
+    rates = [
+        0.0 if it.is_growth_of_peaks else it.growth_bytes_per_s
+        for it in found
+        if it.memory_source == "allocator" and it.growth_bytes_per_s is not None
+    ]
+    if rates:
+        return sum(rates)
     trend = _find_trend(log, device)
     if trend is not None and trend.rate_bytes_per_s is not None:
         return trend.rate_bytes_per_s
-    return fit_floors(points)
+    newest = islice(device.snapshots, max(0, len(device.snapshots) - window), None)
+    return fit_floors(known_points((it.time_s, it.taken_bytes(device.memory_source)) for it in newest))
+
+
+def find_peak_rate(log: RunLog, device: DeviceLog) -> float | None:
+    """Return how fast steps on a device take more and more, in bytes a second; None where they do not."""
+    peaks = (it for it in list_assessments(log, device) if it.is_growth_of_peaks)
+    return max((it.growth_bytes_per_s or 0.0 for it in peaks), default=None)
+
+
+def find_time_to_full(log: RunLog, device: DeviceLog, rate: float | None) -> float | None:
+    """Return the seconds until a device is full: by its trend, else by its free bytes over a rate."""
+    trend = _find_trend(log, device)
+    free = None if device.last is None else device.last.free_bytes
+    if trend is not None and trend.full_in_s is not None:
+        return trend.full_in_s
+    return None if free is None or rate is None or rate <= 0 else free / rate
 
 
 def fit_floors(points: Sequence[tuple[float, float]]) -> float | None:
@@ -78,15 +124,7 @@ def fit_floors(points: Sequence[tuple[float, float]]) -> float | None:
     gives back is no growth. A slope that may be chance is none: 0.
     """
     floors, blur = _find_floors(points)
-    slope = fit_slope(floors)
-    if slope is None:
-        return None
-    middle_s = sum(time_s for time_s, _ in floors) / len(floors)
-    middle = sum(value for _, value in floors) / len(floors)
-    spread = sum((time_s - middle_s) ** 2 for time_s, _ in floors)
-    squares = sum((value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in floors)
-    error = math.sqrt(max(squares / (len(floors) - 2), blur**2) / spread)
-    return slope if abs(slope) > DOUBT * error else 0.0
+    return fit_clear_slope(floors, blur, DOUBT)
 
 
 def _find_floors(points: Sequence[tuple[float, float]]) -> tuple[Sequence[tuple[float, float]], float]:

@@ -20,7 +20,15 @@ from .frame import (
     stamp,
     stamp_now,
 )
-from .growth import UsedTrend, describe_used, find_rate, fit_floors
+from .growth import (
+    WINDOW,
+    UsedTrend,
+    describe_used,
+    find_rate,
+    find_time_to_full,
+    fit_floors,
+    list_assessments,
+)
 from .log import DeviceLog, MemorySource, RunLog, add_known
 
 # How much the memory of a device, or of the processes on it, has grown.
@@ -32,7 +40,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     start_mb: float | None
     end_mb: float | None
     growth_rate_mb_per_min: float | None
-    """That of the trend of device used; else the slope of the least values of five parts of the window."""
+    """That of the analyzers, as the live view has it; else that of floors of the newest snapshots."""
     total_growth_mb: float | None
 
 
@@ -47,16 +55,16 @@ def measure_growth(
     """Return how one value of a device has grown.
 
     Args:
-        window: Newest snapshots that the rate is fitted to.
+        window: Newest snapshots that the rate is fitted to, where the analyzers have none.
+        since_s: Look at snapshots from then on only, and fit the rate to these.
     """
     kept = (it for it in device.snapshots if since_s is None or it.time_s >= since_s)
     figures = ((it.time_s, it.resident_bytes if what == "resident" else it.taken_bytes(what)) for it in kept)
     known = [(time_s, float(value)) for time_s, value in figures if value is not None]
     if not known:
         return MemoryGrowth(start_mb=None, end_mb=None, growth_rate_mb_per_min=None, total_growth_mb=None)
-    newest = known[-window:]
-    is_of_trend = what == "device" and since_s is None
-    rate = find_rate(log, device, newest) if is_of_trend else fit_floors(newest)
+    is_of_device = what == device.memory_source and since_s is None
+    rate = find_rate(log, device, window) if is_of_device else fit_floors(known[-window:])
     return MemoryGrowth(
         start_mb=known[0][1] / MIB,
         end_mb=known[-1][1] / MIB,
@@ -198,8 +206,8 @@ class LeakReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeakRule(msgspec.Struct, frozen=True):
     threshold_mib_per_min: float = 10.0
-    window: int = 100
-    """Newest snapshots that the slope is fitted to."""
+    window: int = WINDOW
+    """Newest snapshots that a rate is fitted to, where the analyzers have none."""
     is_given: bool = False
     """Whether the user gave the threshold."""
 
@@ -229,7 +237,7 @@ def build_leak(
 def list_leaks(log: RunLog) -> list[Finding]:
     """Return the leaks of a period, each once, in the order in which they were found."""
     kinds = KINDS["leak"] or frozenset()
-    found = (trail.finding for trail in log.findings.values() if trail.finding.kind in kinds)
+    found = (log.renew(it.finding) for it in log.findings.values() if it.finding.kind in kinds)
     return sorted(found, key=lambda finding: (finding.opened_s, finding.id))
 
 
@@ -340,7 +348,7 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
         what = "live memory" if device.memory_source == "allocator" else "used memory"
         said.append(
             f"The {what} of {name} grows by {_describe_rate(gpu)}, {_describe_way(gpu)} in "
-            f"{format_age(span_s)}{_describe_full(device, gpu)}. {_doubt(device, span_s)}"
+            f"{format_age(span_s)}{_describe_end(log, device, gpu)}. {_doubt(device, span_s)}"
         )
     host = measure_growth(log, device, rule.window, "resident")
     if "host_leak" not in leaking and _is_above(host, rule) and span_s >= LEAST_SPAN_S:
@@ -367,13 +375,14 @@ def _describe_way(growth: MemoryGrowth) -> str:
     return "from {} to {}".format(*ends)
 
 
-def _describe_full(device: DeviceLog, growth: MemoryGrowth) -> str:
-    """Say when the device would be full at this rate."""
-    free = None if device.last is None else device.last.free_bytes
+def _describe_end(log: RunLog, device: DeviceLog, growth: MemoryGrowth) -> str:
+    """Return when memory runs out by the forecast; without one, when the device would be full."""
+    ends = [it.oom_in_s for it in list_assessments(log, device) if it.oom_in_s is not None]
+    if ends:
+        return f"; out of memory in {format_age(min(ends))} if it goes on"
     rate = growth.growth_rate_mb_per_min
-    if not free or not rate:
-        return ""
-    return f"; at this rate the device is full in {format_age(60.0 * free / (rate * MIB))}"
+    full_s = find_time_to_full(log, device, None if rate is None else rate * MIB / 60.0)
+    return "" if full_s is None else f"; at this rate the device is full in {format_age(full_s)}"
 
 
 def _doubt(device: DeviceLog, span_s: float) -> str:

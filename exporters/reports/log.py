@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from ...analyzers.fragmentation.segment_maps import TemporalPattern, find_pattern
+from ...analyzers.renewal import renew_finding
 from ...engine.model import (
     SEVERITIES,
     AllocatorReading,
@@ -350,6 +351,12 @@ class RunLog:
     def assessments_of(self, device_uuid: str) -> list[Assessment]:
         """Return the newest assessments of a device and of its processes."""
         return list(self._assessments_by_device.get(device_uuid, {}).values())
+
+    def renew(self, finding: Finding) -> Finding:
+        """Return a finding with the times and rates of the newest assessments, as of the newest sample."""
+        if self.last is None or finding.device_uuid is None:
+            return finding
+        return renew_finding(finding, self.assessments_of(finding.device_uuid), self.last.time_s)
 
     def begin_next(self) -> "RunLog":
         """Return the log of the period that follows: it knows the findings that are still open."""

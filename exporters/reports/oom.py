@@ -1,9 +1,10 @@
 """The report of `vramscope oom`: the risk of each device, and what it rests on."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ...analyzers.risk import Risk
 from ...engine.model import Assessment, RiskLevel
 from ...engine.units import MIB
 from .frame import (
@@ -15,8 +16,17 @@ from .frame import (
     describe_findings,
     stamp_now,
 )
-from .growth import UsedTrend, describe_used, find_rate, list_assessments
-from .log import DeviceLog, MemorySource, RunLog, known_points
+from .growth import (
+    WINDOW,
+    UsedTrend,
+    assess_device,
+    describe_used,
+    find_peak_rate,
+    find_rate,
+    find_time_to_full,
+    list_assessments,
+)
+from .log import DeviceLog, MemorySource, RunLog
 
 # The rule on usage alone, for devices without allocator data: how full, without a forecast.
 
@@ -25,6 +35,8 @@ SOON_S = 60.0
 FAST_MIB_PER_S = 10.0
 LEAST_SPAN_S = 5.0
 """Growth over a shorter time decides nothing."""
+SURE_SNAPSHOTS = 30
+"""Snapshots from which on the rule has its full confidence."""
 _CONFIDENCE = {"critical": 0.9, "high": 0.8, "medium": 0.6, "low": 0.3}
 _RECOMMENDATIONS: dict[RiskLevel, str] = {
     "critical": "The device is almost full: free memory, or reduce the batch size",
@@ -55,8 +67,8 @@ class Thresholds(NamedTuple):
 
     warning_percent: float = 85.0
     critical_percent: float = 95.0
-    window: int = 30
-    """Snapshots that the growth is fitted to, and from which on the rule has its full confidence."""
+    window: int = WINDOW
+    """Newest snapshots that a rate is fitted to, where the analyzers have none."""
     is_given: bool = False
     """Whether the user gave them: then usage above them takes precedence over a forecast."""
 
@@ -66,28 +78,19 @@ def judge_usage(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Thres
 
     At the critical threshold critical; at the warning threshold medium, or high where it would be full
     within a minute; below it medium where it grows by more than 10 MiB/s, else low. The rule is that of the
-    tool whose report this is; growth is that of the trend, else the slope of the floors of the window.
+    tool whose report this is; growth is that of every report.
     """
     last = device.last
     usage = None if last is None else last.utilization_percent
-    growth = fit_growth(log, device, thresholds.window)
+    rate = find_rate(log, device, thresholds.window)
+    growth = None if rate is None else rate / MIB
     if last is None or usage is None:
         return ThresholdRisk("unknown", None, growth, None)
-    trend = describe_used(log, device)
-    to_full_s = None if trend is None else trend.full_in_s
-    if to_full_s is None and growth is not None and growth > 0 and last.free_bytes is not None:
-        to_full_s = last.free_bytes / (growth * MIB)
+    to_full_s = find_time_to_full(log, device, rate)
     level, base = _judge(
         usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
     )
-    return ThresholdRisk(level, base * min(1.0, device.count / thresholds.window), growth, to_full_s)
-
-
-def fit_growth(log: RunLog, device: DeviceLog, window: int) -> float | None:
-    """Return the growth over the newest snapshots, in MiB/s; None for fewer than three."""
-    newest = list(device.snapshots)[-window:]
-    rate = find_rate(log, device, known_points((it.time_s, it.load_bytes) for it in newest))
-    return None if rate is None else rate / MIB
+    return ThresholdRisk(level, base * min(1.0, device.count / SURE_SNAPSHOTS), growth, to_full_s)
 
 
 def _is_telling(device: DeviceLog, window: int) -> bool:
@@ -124,29 +127,39 @@ _ADVICE: dict[RiskLevel, str] = {
 }
 
 
+Basis: TypeAlias = Literal["forecast", "finding", "threshold"]
+"""A forecast from the allocator's data; a finding that says more, as of an error that was met or of
+fragmentation; or the thresholds on usage alone."""
+
+
 class DeviceRisk(NamedTuple):
     level: RiskLevel
-    basis: Literal["forecast", "threshold"]
+    basis: Basis
     reason: str
     recommendation: str
     confidence: float | None
     growth_mib_per_s: float | None
     forecast: RiskLevel
-    """What the forecast says; `unknown` with device memory alone."""
+    """What the live view says; `unknown` with device memory alone."""
     assessment: Assessment | None
     """The forecast of the process at most risk; None without a forecast."""
     threshold: ThresholdRisk
 
 
 def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> DeviceRisk:
-    """Return the risk of one device; `thresholds` decide where there is no forecast."""
+    """Return the risk of one device, as the live view has it; `thresholds` decide where it has none."""
     threshold = judge_usage(log, device, thresholds)
     worst = max(list_assessments(log, device), key=_rank, default=None)
-    is_known = worst is not None and worst.level != "unknown"
-    if worst is None or not is_known or _is_outweighed(worst, threshold, device, thresholds):
-        reason = _explain_absence(device) if worst is None else worst.reason
-        if worst is not None and is_known:
-            reason = f"usage is above the given threshold; the forecast is {worst.level}: {reason}"
+    risk = assess_device(log, device)
+    is_known = risk.level != "unknown"
+    # The words of a forecast are shorter than the finding that opened with it.
+    is_forecast = worst is not None and worst.level == risk.level
+    reason = worst.reason if worst is not None and is_forecast else risk.reason
+    if not is_known or _is_outweighed(risk, threshold, device, thresholds):
+        if is_known:
+            reason = f"usage is above the given threshold; the forecast is {risk.level}: {reason}"
+        elif worst is None and device.memory_source == "device":
+            reason = "device memory alone gives no forecast"
         return DeviceRisk(
             threshold.level,
             "threshold",
@@ -154,48 +167,40 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
             threshold.recommendation,
             threshold.confidence,
             threshold.growth_mib_per_s,
-            "unknown" if worst is None else worst.level,
+            risk.level,
             worst,
             threshold,
         )
-    growth = worst.growth_bytes_per_s
     return DeviceRisk(
-        worst.level,
-        "forecast",
-        worst.reason,
-        _find_advice(log, device) or _ADVICE[worst.level],
-        worst.confidence,
-        threshold.growth_mib_per_s if growth is None else growth / MIB,
-        worst.level,
+        risk.level,
+        "forecast" if is_forecast else "finding",
+        reason,
+        _find_advice(log, device, risk) or _ADVICE[risk.level],
+        worst.confidence if worst is not None and is_forecast else None,
+        threshold.growth_mib_per_s,
+        risk.level,
         worst,
         threshold,
     )
 
 
-def _is_outweighed(
-    worst: Assessment, threshold: ThresholdRisk, device: DeviceLog, thresholds: Thresholds
-) -> bool:
+def _is_outweighed(risk: Risk, threshold: ThresholdRisk, device: DeviceLog, thresholds: Thresholds) -> bool:
     """Return whether usage above thresholds that the user gave says more than the forecast."""
     usage = None if device.last is None else device.last.utilization_percent
     if not thresholds.is_given or usage is None or usage < thresholds.warning_percent:
         return False
-    return LEVELS.index(threshold.level) > LEVELS.index(worst.level)
-
-
-def _explain_absence(device: DeviceLog) -> str:
-    if device.memory_source == "device":
-        return "device memory alone gives no forecast"
-    return "no forecast from the allocator's data yet"
+    return LEVELS.index(threshold.level) > LEVELS.index(risk.level)
 
 
 def _rank(assessment: Assessment) -> tuple[int, float]:
     return LEVELS.index(assessment.level), assessment.probability or 0.0
 
 
-def _find_advice(log: RunLog, device: DeviceLog) -> str | None:
-    """Return the advice of the most severe open forecast for the device."""
-    found = [finding for finding in log.findings_of(device.uuid) if finding.kind == "oom" and finding.is_open]
-    worst = max(found, key=lambda finding: LEVELS.index(finding.severity), default=None)
+def _find_advice(log: RunLog, device: DeviceLog, risk: Risk) -> str | None:
+    """Return the advice of the finding that a risk rests on, else of the most severe open forecast."""
+    found = [log.renew(it) for it in log.findings_of(device.uuid) if it.is_open]
+    named = [it for it in found if it.title == risk.reason] or [it for it in found if it.kind == "oom"]
+    worst = max(named, key=lambda finding: LEVELS.index(finding.severity), default=None)
     return None if worst is None else worst.advice or None
 
 
@@ -204,7 +209,8 @@ METHOD = (
     "With allocator data of a job: step floors, their robust rate, and the first passage of recent step "
     "amplitudes over what the process can get (basis `forecast`). Device memory alone gives no forecast: the "
     "used share is compared with --threshold and --critical (basis `threshold`). If these are given, usage "
-    "above them is a finding (`threshold`) and takes precedence over the forecast."
+    "above them is a finding (`threshold`) and takes precedence over the forecast. A finding that says more "
+    "than the forecast decides (basis `finding`)."
 )
 TREND_S = 600.0
 """Seconds that the trend spans, the newest."""
@@ -257,12 +263,16 @@ class RiskAssessment(msgspec.Struct, frozen=True, kw_only=True):
     """The risk of one device; MiB, seconds, shares of 0 to 1."""
 
     risk_level: RiskLevel
-    basis: Literal["forecast", "threshold"]
+    basis: Basis
     forecast: RiskLevel
+    """The level that the live view shows."""
     reason: str
     confidence: float | None
     current_usage_percent: float | None
     growth_rate_mb_per_sec: float | None
+    """Of what stays between steps, as `leak` has it."""
+    peak_growth_rate_mb_per_sec: float | None = None
+    """How fast steps take more and more, where nothing stays between them; else None."""
     predicted_oom_time_seconds: float | None
     """Median time to the error; None if none is expected or it is unknown."""
     predicted_oom_time_low_seconds: float | None
@@ -271,7 +281,7 @@ class RiskAssessment(msgspec.Struct, frozen=True, kw_only=True):
     probability: float | None
     horizon_seconds: float | None
     time_to_full_seconds: float | None
-    """Free bytes over the growth of device memory: an extrapolation, no forecast of an error."""
+    """Free bytes over the growth: an extrapolation, no forecast of an error; None where there is one."""
     recommendation: str
 
 
@@ -314,6 +324,8 @@ class OomReport(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str
     devices: dict[str, OomDevice]
     risk_summary: RiskSummary
+    is_threshold_given: bool = False
+    """Whether the user gave --threshold or --critical."""
     recommendations: list[str]
     method: str = METHOD
     evidence: ReportEvidence
@@ -329,14 +341,16 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
             key: _describe(log, device, risk, provenance, thresholds) for key, (device, risk) in risks.items()
         },
         risk_summary=_summarize(log, list(risks.values())),
+        is_threshold_given=thresholds.is_given,
         recommendations=_recommend([risk for _, risk in risks.values()], findings),
         evidence=describe_evidence(log, provenance),
         findings=findings,
     )
 
 
-def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
+def describe_risk(log: RunLog, device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     last = device.last
+    peaks = find_peak_rate(log, device)
     known = None if risk.forecast == "unknown" else risk.assessment
     forecast = known or Assessment("", None, None, 0.0, "unknown", "")
     return RiskAssessment(
@@ -347,12 +361,13 @@ def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
         confidence=risk.confidence,
         current_usage_percent=None if last is None else last.utilization_percent,
         growth_rate_mb_per_sec=risk.growth_mib_per_s,
+        peak_growth_rate_mb_per_sec=None if peaks is None else peaks / MIB,
         predicted_oom_time_seconds=forecast.oom_in_s,
         predicted_oom_time_low_seconds=forecast.oom_in_low_s,
         predicted_oom_time_high_seconds=forecast.oom_in_high_s,
         probability=forecast.probability,
         horizon_seconds=forecast.horizon_s,
-        time_to_full_seconds=risk.threshold.time_to_full_s,
+        time_to_full_seconds=None if forecast.oom_in_s is not None else risk.threshold.time_to_full_s,
         recommendation=risk.recommendation,
     )
 
@@ -367,6 +382,7 @@ def describe_trend(
     known = [(time_s, taken) for time_s, taken in points if taken is not None]
     if not known:
         return Nothing()
+    rate = find_rate(log, device, window)
     values = [taken for _, taken in known]
     return MemoryTrends(
         device_id=device.index,
@@ -376,7 +392,7 @@ def describe_trend(
         max_memory=max(values),
         avg_memory=sum(values) / len(values),
         current_memory=values[-1],
-        growth_rate_mb_per_sec=fit_growth(log, device, window),
+        growth_rate_mb_per_sec=None if rate is None else rate / MIB,
         data_points=len(values),
     )
 
@@ -388,7 +404,7 @@ def _describe(
         device_id=device.index,
         device_uuid=provenance.uuid_of(device.uuid),
         memory_source=device.memory_source,
-        risk_assessment=describe_risk(device, risk),
+        risk_assessment=describe_risk(log, device, risk),
         processes=[_describe_process(it) for it in list_assessments(log, device)],
         memory_trends=describe_trend(log, device, window=thresholds.window),
         device_trend=describe_used(log, device),

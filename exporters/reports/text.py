@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, Union
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.risk import BELIEVED
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
@@ -14,7 +15,7 @@ from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
 from .log import LEAST_MOMENTS
-from .oom import MemoryTrends, OomReport
+from .oom import MemoryTrends, OomReport, RiskAssessment
 from .profile import ProfileReport
 
 # Any report of the suite.
@@ -80,8 +81,8 @@ def _list_remarks(report: Report) -> list[str]:
     if isinstance(report, OomReport):
         for key, device in report.devices.items():
             risk = device.risk_assessment
-            text = risk.reason if risk.basis == "forecast" else f"{risk.reason}; based on usage alone"
-            said.setdefault(text, []).append(key)
+            alone = f"; {risk.risk_level} by usage alone" if risk.basis == "threshold" else ""
+            said.setdefault(f"{risk.reason}{alone}", []).append(key)
     elif isinstance(report, ProfileReport):
         for key, text in _list_headroom(report):
             said.setdefault(text, []).append(key)
@@ -148,24 +149,30 @@ def _tabulate_oom(report: OomReport) -> Rows:
     for key, device in report.devices.items():
         risk = device.risk_assessment
         trend = device.memory_trends
+        # By usage alone only thresholds that the user gave make a level; else the live view has none either.
+        level = risk.risk_level if report.is_threshold_given else risk.forecast
+        peaks = risk.peak_growth_rate_mb_per_sec
         rows.append(
             (
                 key,
-                f"{MARKS.risks[risk.risk_level]} {risk.risk_level}",
+                f"{MARKS.risks[level]} {level}",
                 show_number(risk.current_usage_percent, ".1f", " %"),
-                _growth(
+                f"{peaks:+.2f} MiB/s (peaks)"
+                if peaks
+                else _growth(
                     risk.growth_rate_mb_per_sec,
                     "MiB/s",
                     trend.data_points if isinstance(trend, MemoryTrends) else 0,
                 ),
-                _interval(risk.predicted_oom_time_low_seconds, risk.predicted_oom_time_high_seconds),
+                _interval(risk.predicted_oom_time_low_seconds, risk.predicted_oom_time_high_seconds)
+                + (" if it goes on" if _is_doubted(risk) else ""),
             )
         )
     return rows
 
 
 def _tabulate_leak(report: LeakReport) -> Rows:
-    rows: Rows = [("device", "risk", "from", "to", "growth", "leaks", "host growth")]
+    rows: Rows = [("device", "leak risk", "from", "to", "growth", "leaks", "host growth")]
     for key, device in report.devices.items():
         gpu = device.gpu_memory
         host = device.python_memory
@@ -260,6 +267,12 @@ def _growth(value: float | None, unit: str, samples: int) -> str:
     """Return a rate, or why there is none: two samples always fit a line."""
     is_short = value is None and 0 < samples < LEAST_MOMENTS
     return f"{count(samples, 'sample')}: no rate" if is_short else show_number(value, "+.2f", f" {unit}")
+
+
+def _is_doubted(risk: RiskAssessment) -> bool:
+    """Return whether growth is not believed to go on until the error that is forecast."""
+    has_time = risk.predicted_oom_time_seconds is not None
+    return has_time and risk.confidence is not None and risk.confidence < BELIEVED
 
 
 def _interval(low_s: float | None, high_s: float | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from ...analyzers.fleet.model import FleetDevice, FleetNode, FleetSort, Grouping
+from ...analyzers.renewal import renew_findings
 from ...engine.model import STATUS_SCHEMA, AdviceAction, Assessment, Finding, NodeStatus, Sample
 from ...engine.text import make_csv_cell, make_printable
 from ...engine.viewer.snapshot import Snapshot
@@ -28,7 +29,7 @@ def describe_sample(
         host=sample.host,
         devices=sample.devices,
         ranks=sample.ranks,
-        findings=tuple(findings),
+        findings=tuple(renew_findings(findings, assessments, sample.time_s)),
         notes=tuple(dict.fromkeys((*sample.notes, *notes))),
         assessments=tuple(assessments),
         devices_left_out=sample.devices_left_out,

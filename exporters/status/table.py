@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.segment import Segment, Segments
 from rich.table import Table
@@ -11,10 +10,11 @@ from rich.text import Text
 
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
+from ...analyzers.renewal import renew_findings
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...analyzers.serving.load import describe_server
 from ...analyzers.trend_words import grade_trend, word_full_in
-from ...analyzers.verdict import count_down, describe_left_out, summarize
+from ...analyzers.verdict import describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,
     DeviceSample,
@@ -79,10 +79,11 @@ def _build_parts(
         yield Text()
         for server in status.servers:
             yield _build_hanging("serves", make_printable(describe_server(server).fit(UNCUT)), "")
-    open_findings = [finding for finding in status.findings if finding.is_open]
+    findings = renew_findings(status.findings, status.assessments, status.time)
+    open_findings = [finding for finding in findings if finding.is_open]
     if open_findings:
         yield Text()
-        yield from (_build_finding(_as_of_now(finding, status), style.marks) for finding in open_findings)
+        yield from (_build_finding(finding, style.marks) for finding in open_findings)
     yield Text()
     yield _describe_host(status.host)
     # Without a device the first note is the verdict.
@@ -133,14 +134,6 @@ def _assess_risks(status: NodeStatus, marks: Marks) -> dict[str, Text]:
         device.uuid: describe_risk(device, risks[device.uuid], status.time, marks)
         for device in status.devices
     }
-
-
-def _as_of_now(finding: Finding, status: NodeStatus) -> Finding:
-    """Return a forecast with its times as of the status; any other finding as it is."""
-    if finding.kind != "oom":
-        return finding
-    title = count_down(finding, status.assessments, status.time)
-    return msgspec.structs.replace(finding, title=title)
 
 
 def _build_finding(finding: Finding, marks: Marks) -> RenderableType:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.verdict import count_down, summarize
+from vramscope.analyzers.renewal import renew_finding
+from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Evidence, Finding
 
 from .samples import assessment, device, finding, sample
@@ -36,7 +37,7 @@ def _forecast(title: str = TITLE, pid: int | None = None) -> Finding:
     ],
 )
 def test_without_a_newer_word_the_title_itself_is_counted_down(title: str, now_s: float, told: str) -> None:
-    assert count_down(_forecast(title), (), now_s) == told
+    assert renew_finding(_forecast(title), (), now_s).title == told
 
 
 def test_the_newest_assessment_of_its_process_counts() -> None:
@@ -44,7 +45,7 @@ def test_the_newest_assessment_of_its_process_counts() -> None:
         assessment("critical", pid=7, oom_in_s=50.0, time_s=120.0), oom_in_low_s=40.0, oom_in_high_s=70.0
     )
     other = assessment("critical", pid=8, oom_in_s=5.0, time_s=120.0)
-    told = count_down(_forecast(pid=7), (other, newer), 125.0)
+    told = renew_finding(_forecast(pid=7), (other, newer), 125.0).title
     assert told == f"GPU 0 (rank 0) out of memory in 45 s (35-65 s, 93%): {CAUSE}"
 
 
@@ -64,4 +65,4 @@ def test_the_line_that_keeps_memory_outlasts_how_fast_it_grows() -> None:
 
 @given(st.text(max_size=60), st.floats(-1e6, 1e6))
 def test_any_title_comes_through(title: str, now_s: float) -> None:
-    assert isinstance(count_down(_forecast(title), (), now_s), str)
+    assert isinstance(renew_finding(_forecast(title), (), now_s).title, str)

@@ -89,6 +89,7 @@ def snapshot_leaking() -> Snapshot:
     words[LEAKING] = make_assessment(
         ranks[LEAKING],
         level="critical",
+        confidence=0.93,
         reason="floors rise by 20 MiB a step",
         probability=0.93,
         probability_within_steps=0.97,

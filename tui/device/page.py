@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from ...analyzers.finding_words import EXPLAINED, explain_error
 from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
 from ...analyzers.out_of_memory import OOM_MET
 from ...analyzers.risk import doubt_silent
-from ...analyzers.verdict import Remedy, count_down
+from ...analyzers.verdict import Remedy
 from ...engine.history import History
 from ...engine.model import (
     SEVERITIES,
@@ -223,7 +221,7 @@ class _Sections:
 
     def _findings(self) -> list[Line]:
         found: Sequence[Finding] = [
-            self._as_of_now(finding)
+            finding
             for finding in self._content.snapshot.findings
             if finding.device_uuid == self._view.device.uuid
         ]
@@ -246,13 +244,6 @@ class _Sections:
         step = self._view.device.step
         size = (self._width, rows)
         return draw_comparison(self._view.comparison, step, size, self._glyphs)
-
-    def _as_of_now(self, finding: Finding) -> Finding:
-        snapshot = self._content.snapshot
-        if finding.kind != "oom" or not finding.is_open or snapshot.sample is None:
-            return finding
-        title = count_down(finding, snapshot.assessments, snapshot.sample.time_s)
-        return msgspec.structs.replace(finding, title=title)
 
     def _forecast(self, rank: RankSample | None) -> list[Line]:
         snapshot = self._content.snapshot

@@ -151,7 +151,8 @@ def _describe_growth(found: Assessment, glyphs: Glyphs) -> str:
         return "none"
     rates = [] if per_step is None else [f"{_signed(per_step)}/step"]
     rates += [] if per_s is None else [f"{_signed(60 * per_s)}/min"]
-    return ", ".join(rates) or glyphs.unmeasured
+    peaks = " of peaks" if rates and found.is_growth_of_peaks else ""
+    return f"{', '.join(rates)}{peaks}" if rates else glyphs.unmeasured
 
 
 def _signed(value_bytes: float) -> str:

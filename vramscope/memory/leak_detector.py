@@ -215,7 +215,7 @@ class MemoryLeakDetector(MemoryMonitor):
         devices: Indices of the devices to watch; None for all.
         sampling_interval: Seconds between samples.
         leak_threshold: Growth in bytes a minute from which `leak_risk` is high; does not change findings.
-        history_window: Number of snapshots used to fit the growth.
+        history_window: Newest snapshots that growth is fitted to, where the analyzers have no rate yet.
         enable_reference_tracking: Compare Python objects with a baseline, and name what holds new tensors.
     """
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,8 +15,16 @@ from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import AllocatorReading, DeviceSample, Finding, MemoryReading, RiskLevel, Sample
 from vramscope.engine.units import MIB
+from vramscope.exporters.reports.growth import WINDOW
 from vramscope.exporters.reports.log import DeviceLog, RunLog, Snapshot
-from vramscope.exporters.reports.oom import DeviceRisk, Thresholds, build_oom, describe_trend, judge_device
+from vramscope.exporters.reports.oom import (
+    Basis,
+    DeviceRisk,
+    Thresholds,
+    build_oom,
+    describe_trend,
+    judge_device,
+)
 
 from .monitor import MemoryMonitor, publish
 from .own_process import OwnError, ProcessStream
@@ -44,10 +52,10 @@ class OOMPrediction(msgspec.Struct, frozen=True, kw_only=True):
     current_usage: float | None
     """Share of the device's memory in use, 0 to 1."""
     growth_rate: float | None
-    """MiB a second."""
+    """MiB a second, of what stays between steps."""
     recommendation: str
-    basis: Literal["forecast", "threshold"]
-    """A forecast from the allocator's data, or the thresholds on usage alone."""
+    basis: Basis
+    """A forecast from the allocator's data, a finding that says more, or the thresholds on usage alone."""
     reason: str
     predicted_oom_time_low: float | None = None
     """Lower end of the 80 % interval."""
@@ -131,7 +139,7 @@ class OOMDetector(MemoryMonitor):
         warning_threshold: Share of the device, 0 to 1, from which usage alone is a warning; None for 0.85. If
             it is given, crossing it calls the callbacks, whatever the forecast is.
         critical_threshold: Share from which usage is critical, in the same way; None for 0.95.
-        prediction_window: Number of snapshots used to fit the growth.
+        prediction_window: Newest snapshots that growth is fitted to, where the analyzers have no rate yet.
         sampling_interval: Seconds between samples.
     """
 
@@ -140,7 +148,7 @@ class OOMDetector(MemoryMonitor):
         devices: list[int] | None = None,
         warning_threshold: float | None = None,
         critical_threshold: float | None = None,
-        prediction_window: int = 30,
+        prediction_window: int = WINDOW,
         sampling_interval: float = 1.0,
     ) -> None:
         super().__init__(devices, sampling_interval)

@@ -195,7 +195,6 @@ class Watch:
             if self.before_sample is not None:
                 self.before_sample(sample)
             self._observe(sample)
-        self._assess()
         return bool(samples)
 
     def begin_period(self) -> RunLog:
@@ -222,11 +221,12 @@ class Watch:
         if findings:
             self._tell(findings)
             self.log.take(findings)
+        self._assess()
         for companion in self.companions:
             companion.observe(chosen)
 
     def _assess(self) -> None:
-        """Log the current forecasts; of many samples at once, only the last forecasts count."""
+        """Log the forecasts that changed, sample by sample as the live view does: so both say the same."""
         self.log.take((), self.conclusions.assess())
 
     def _tell(self, findings: Iterable[Finding]) -> None:

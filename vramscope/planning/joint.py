@@ -19,7 +19,9 @@ from vramscope.analyzers.planning.cluster import (
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
 from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup, check_all
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
+from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import find_positions
+from vramscope.analyzers.planning.theory.configs.flags import Flags
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.analyzers.planning.time import (
@@ -266,7 +268,8 @@ def plan_cluster(
         assumptions = learn_times(Path(measured_times), shape, where, options)
     if efficiency is not None:
         assumptions = replace(assumptions, product_efficiency=efficiency)
-    return plan_jointly(Path(model).name, shape, where, options, assumptions)
+    plan = plan_jointly(Path(model).name, shape, where, options, assumptions)
+    return replace(plan, not_counted=list_not_counted(Flags(described.flags)))
 
 
 def _settle(choices: PlanChoices) -> dict[str, object]:

@@ -8,6 +8,7 @@ import msgspec
 
 from ....engine.errors import UsageError
 from ..theory import BF16, ModelShape, NumberFormat, ParallelLayout, RankMemory, TrainingSetup
+from ..theory.configs.flags import NotCounted
 from ..theory.shape import GPUS, Attention, Gpu, Recompute
 from ..time import StepTime
 
@@ -89,6 +90,8 @@ class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How many of them were left out, and why; what remains was estimated one by one."""
     optimality: str
     """Whether the order of devices was searched exactly, or how far from the best it is at most."""
+    not_counted: tuple[NotCounted, ...] = ()
+    """Flags of the model's file that change memory and are not in the estimates."""
 
 
 # What a joint plan may choose from.

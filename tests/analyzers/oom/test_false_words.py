@@ -58,6 +58,25 @@ def test_steps_that_samples_cannot_resolve_are_no_growth(ratio: float, jitter: f
     assert not found
     assert {assessment.level for assessment in told} == {"low"}
     assert all(assessment.oom_in_s is None for assessment in told)
+    assert not any(assessment.growth_bytes_per_s for assessment in told)
+
+
+def test_a_rise_too_small_for_a_forecast_is_shown_and_not_denied() -> None:
+    def rise() -> Iterator[Sample]:
+        for t in range(400):
+            level = 20 * GIB + t * 10 * MIB + (t % 10) * 300 * MIB
+            memory = MemoryReading(CAPACITY, level + 3 * GIB, CAPACITY - level - 3 * GIB)
+            allocator = AllocatorReading(level, reserved_bytes=level + 2 * GIB)
+            device = DeviceSample("GPU-0", 0, memory=memory, allocator=allocator, step=t // 10)
+            yield Sample("n", t, float(t), 1.0, (device,), clock="trace")
+
+    found, told = _watch_both(rise())
+    assert not found
+    assert told[-1].growth_bytes_per_s == pytest.approx(10 * MIB, rel=0.05)
+    assert told[-1].growth_bytes_per_step == pytest.approx(100 * MIB, rel=0.05)
+    assert (told[-1].level, told[-1].oom_in_s) == ("low", None)
+    assert told[-1].reason == "its floor rises, too soon to say for how long"
+    assert (told[-1].confidence, told[-1].probability) == (None, None)
 
 
 def test_a_leak_under_steps_that_samples_cannot_resolve_is_found_once_more_is_reserved() -> None:

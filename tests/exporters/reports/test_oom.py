@@ -174,3 +174,25 @@ def test_what_every_step_allocates_is_no_growth_of_the_device() -> None:
         make_sample(t / 10, make_device((20 + t) * GIB), interval_s=0.1) for t in range(STEADY // 2)
     )
     assert risk_of(hasty)["risk_level"] == "low"
+
+
+def test_a_finding_that_says_more_than_the_forecast_decides_as_in_the_live_view() -> None:
+    log = steady(40.0)
+    fragmented = make_finding("fragmentation", "high", opened_s=20.0)
+    log.take([fragmented], [make_assessment("low", reason="steady below the limit", confidence=0.7)])
+    risk = risk_of(log)
+    assert (risk["risk_level"], risk["forecast"], risk["basis"]) == ("high", "high", "finding")
+    assert (risk["reason"], risk["recommendation"]) == (fragmented.title, fragmented.advice)
+    assert risk["confidence"] is None
+
+
+def test_growth_of_a_device_is_that_of_all_its_processes_and_none_of_their_peaks() -> None:
+    log = steady(40.0)
+    ranks = tuple(RankSample(pid=pid, device_uuid="GPU-0", state="ok") for pid in (7, 8, 9))
+    log.observe(make_sample(STEADY, make_device(40 * GIB, allocated=30 * GIB), ranks=ranks))
+    words = [make_assessment("low", pid=pid, growth_bytes_per_s=pid * float(MIB)) for pid in (7, 8)]
+    peaks = make_assessment("medium", pid=9, growth_bytes_per_s=50.0 * MIB, is_growth_of_peaks=True)
+    log.take((), [*words, peaks])
+    risk = risk_of(log)
+    assert risk["growth_rate_mb_per_sec"] == pytest.approx(15.0)
+    assert risk["peak_growth_rate_mb_per_sec"] == pytest.approx(50.0)

@@ -33,8 +33,11 @@ def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
 
 def test_a_risk_says_why_it_is_what_it_is(log: RunLog) -> None:
     text = describe_report(build_oom(log, DRIVER, Thresholds()), 100)
-    assert "✖ critical" in text
-    assert "0, 1: device memory alone gives no forecast; based on usage alone" in text
+    assert "0: device memory alone gives no forecast; critical by usage alone" in text
+    # As in the live view: device memory alone is no forecast, however full the device is.
+    assert "✖ critical" not in text
+    given = describe_report(build_oom(log, DRIVER, Thresholds(is_given=True)), 100)
+    assert "✖ critical" in given
 
 
 def test_what_was_not_measured_is_a_dash_and_said(log: RunLog) -> None:

@@ -43,7 +43,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="N",
         type=whole(2, 1_000_000),
         default=100,
-        help="number of snapshots used to fit the growth (default 100)",
+        help="newest snapshots that growth is fitted to, where the analyzers have no rate yet (default 100)",
     )
     parser.add_argument(
         "--enable-tracking",

@@ -58,8 +58,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--window",
         metavar="N",
         type=whole(2, 100_000),
-        default=30,
-        help="number of snapshots used to fit the growth (default 30)",
+        default=100,
+        help="newest snapshots that growth is fitted to, where the analyzers have no rate yet (default 100)",
     )
     parser.add_argument(
         "--monitor",

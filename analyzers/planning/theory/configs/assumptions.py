@@ -11,7 +11,8 @@ import msgspec
 
 from ....sentence import count
 from ..shape import BF16
-from .flags import MICRO_BATCHES, PLAIN_TRAINING, Effect, Flags, NotCounted, TrainingRun
+from .audit import list_not_counted
+from .flags import MICRO_BATCHES, PLAIN_TRAINING, Flags, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
 
 # Longer sequences than that are not assumed, however many positions a model has.
@@ -78,6 +79,9 @@ def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gp
         yield "training in bf16 without dropout" if numbers == BF16 else "training without dropout"
     elif not flags.has("bf16") and not flags.has("fp16"):
         yield "training in fp32"
+    # A table of Megatron-LM's functional tests leaves it to the names of its cases.
+    if run.setup.is_deterministic and not flags.is_on("deterministic-mode"):
+        yield "deterministic kernels"
     if not has_gpu:
         yield f"workspaces of {run.setup.gpu.upper()}"
 
@@ -89,39 +93,3 @@ def name_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu
         assumptions=list_assumptions(run, flags, has_ranks=has_ranks, has_gpu=has_gpu),
         not_counted=list_not_counted(flags),
     )
-
-
-# Flags of Megatron-LM (megatron/training/arguments.py) that change memory in ways that are not modelled.
-_NOT_COUNTED: tuple[tuple[str, str, Effect], ...] = (
-    ("cpu-offloading", "offloading to the host", "less"),
-    ("cpu-offloading-num-layers", "offloading to the host", "less"),
-    ("fine-grained-activation-offloading", "offloading of activations", "less"),
-    ("offload-modules", "offloading of activations", "less"),
-    ("offload-optimizer-states", "offloading of the optimizer", "less"),
-    ("enable-cuda-graph", "CUDA graphs", "more"),
-    ("external-cuda-graph", "CUDA graphs", "more"),
-    ("cuda-graph-impl", "CUDA graphs", "more"),
-    ("inference-dynamic-batching", "serving in the same process", "more"),
-    ("perform-rl-step", "reinforcement learning", "more"),
-    ("rl-offload-optimizer-during-inference", "reinforcement learning", "unknown"),
-    ("export-kd-teacher-load", "a teacher model", "more"),
-    ("kd-teacher-load", "a teacher model", "more"),
-    ("teacher-load", "a teacher model", "more"),
-    ("vision-pretraining", "a vision tower", "more"),
-    ("use-vision-backbone-fp8-arch", "a vision tower", "more"),
-    ("use-nccl-ub", "buffers registered with NCCL", "more"),
-    ("nccl-ub", "buffers registered with NCCL", "more"),
-    ("fp4-format", "fp4", "unknown"),
-    ("fp4", "fp4", "unknown"),
-)
-# A list of all arguments, as a log has it, has these where a feature is off.
-_OFF_WORDS = frozenset({"none", "no", "off", "[]", "0.0"})
-
-
-def list_not_counted(flags: Flags) -> tuple[NotCounted, ...]:
-    """Return the flags that change memory in ways that are not modelled, each feature once."""
-    found: dict[str, NotCounted] = {}
-    for flag, feature, effect in _NOT_COUNTED:
-        if flags.is_on(flag) and flags.find_word(flag, "") not in _OFF_WORDS:
-            found.setdefault(feature, NotCounted(flag=flag, feature=feature, effect=effect))
-    return tuple(found.values())

@@ -1,5 +1,6 @@
 """Reads a configuration file of any kind as the model and the flags it stands for."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -316,7 +317,29 @@ def flag_hugging_face(
         "make-vocab-size-divisible-by": 1,
         **flag_plain_training(),
     }
-    return flags | _flag_experts(values, flags)
+    return {**_find_unread(config), **flags, **_flag_experts(values, flags)}
+
+
+# Keys that are sizes by their names, or parts of a model: one that is not read may take memory.
+_SIZE_KEY = re.compile(r"^(?:num|n)_|_(?:layers?|size|dim|rank|heads|experts|width)$|_config$")
+# Those of `FAMILIES` that are read elsewhere, are given twice, or belong to generation and to inference.
+_WITHOUT_INFLUENCE = """
+    chunk_size_feed_forward encoder_no_repeat_ngram_size ep_size max_window_layers moe_intermediate_size
+    n_ctx n_group n_groups n_shared_experts n_special_tokens no_repeat_ngram_size num_beam_groups num_beams
+    num_experts_per_tok num_labels num_return_sequences qk_head_dim rotary_dim shared_expert_intermediate_size
+    token_size type_vocab_size generation_config task_specific_params
+"""
+
+
+def _find_unread(config: Mapping[str, object]) -> dict[str, object]:
+    """Return the keys of a configuration that nobody reads, and that by their names may take memory."""
+    read = {name for names in _SIZES.values() for name in names} | set(_WITHOUT_INFLUENCE.split())
+    hidden = next((config[name] for name in _SIZES["hidden-size"] if name in config), None)
+    return {
+        name: bool(value)
+        for name, value in config.items()
+        if name not in read and _SIZE_KEY.search(name) and value not in (hidden, False)
+    }
 
 
 def flag_plain_training() -> dict[str, object]:

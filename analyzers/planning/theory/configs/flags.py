@@ -74,6 +74,10 @@ class Flags:
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = {name.lstrip("-").replace("_", "-").lower(): value for name, value in values.items()}
+        # A file of flags may have variables of the environment too, which are in capitals.
+        self.names = tuple(
+            name.lstrip("-").replace("_", "-").lower() for name in values if not name.isupper()
+        )
 
     def has(self, name: str) -> bool:
         return self._values.get(name) not in (None, "", "None")

@@ -48,13 +48,6 @@ def read_megatron_run(
     Raises:
         UsageError: A flag is missing or no number, or the degrees do not fit the world size.
     """
-    for other in NOT_MODELLED:
-        if flags.is_on(other):
-            raise UsageError(f"{other} is set: only stacks of decoder layers with attention can be estimated")
-    if "mamba" in flags.find_word("spec", ""):
-        raise UsageError(
-            "spec names Mamba layers: only stacks of decoder layers with attention can be estimated"
-        )
     shape = read_shape(flags)
     deterministic = is_deterministic or flags.is_on("deterministic-mode")
     return build_run(shape, flags, world_size=world_size, gpu=gpu, is_deterministic=deterministic, name=name)
@@ -406,7 +399,18 @@ _LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d+))?")
 
 
 def read_shape(flags: Flags) -> ModelShape:
-    """Read the model; `UsageError` where a size is missing or no whole number."""
+    """Read the model.
+
+    Raises:
+        UsageError: A size is missing or no whole number, or the model is no stack of decoder layers.
+    """
+    for other in NOT_MODELLED:
+        if flags.is_on(other):
+            raise UsageError(f"{other} is set: only stacks of decoder layers with attention can be estimated")
+    if "mamba" in flags.find_word("spec", ""):
+        raise UsageError(
+            "spec names Mamba layers: only stacks of decoder layers with attention can be estimated"
+        )
     layers = flags.get_count("num-layers", "encoder-num-layers")
     hidden = flags.get_count("hidden-size")
     heads = flags.get_count("num-attention-heads")
