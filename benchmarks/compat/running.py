@@ -17,6 +17,8 @@ HERE = Path(__file__).resolve().parent
 JOBS = HERE / "jobs"
 LONGEST_RUN_S = 240
 MARK = "outcome "
+# What PyTorch and its users say where a build without CUDA is asked for a card.
+NO_CUDA = ("not compiled with CUDA", "_cuda_setDevice")
 CARD = "4GiB"
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -47,6 +49,10 @@ class Job(msgspec.Struct, frozen=True):
     packages: tuple[str, ...]
     ranks: int = 1
     has_factory: bool = False
+    # A job that trains the same in another way, whose loss is expected where a package needs CUDA.
+    twin: str | None = None
+    # Whether the package refuses a machine without CUDA, so that there is no plain run.
+    needs_cuda: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):

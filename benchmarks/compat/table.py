@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from .running import Job, Outcome, Way
+from .running import NO_CUDA, Job, Outcome, Way
 
 # Losses that differ by less are equal: kernels that add in another order differ in the last digits.
 LOSS_TOLERANCE = 1e-5
@@ -14,26 +14,35 @@ BYTES_TOLERANCE = 1e-3
 # Per cent by which a difference of peaks may grow before a job counts as worse.
 _MOST_GROWTH = 1.0
 _BEGIN, _END = "<!-- table: make compat -->", "<!-- table ends -->"
-_FAILS = "fails"
+_FAILS, _NEEDS_CUDA = "fails", "needs CUDA"
 Outcomes = Mapping[tuple[str, Way], Outcome]
 
 
 def describe(job: Job, way: Way, outcomes: Outcomes) -> str:
     """Return the cell of a job run in one way."""
     outcome = outcomes.get((job.name, way))
-    if outcome is None or outcome.failure is not None:
-        return "" if outcome is None else _FAILS
-    plain, simulated = outcomes.get((job.name, Way.PLAIN)), outcomes.get((job.name, Way.SIMULATE))
-    plain_loss = None if plain is None else plain.loss
-    if way is Way.PLAIN:
+    if outcome is None:
+        return ""
+    if outcome.failure is not None:
+        is_refused = job.needs_cuda and any(words in outcome.failure for words in NO_CUDA)
+        return _NEEDS_CUDA if is_refused else _FAILS
+    simulated = outcomes.get((job.name, Way.SIMULATE))
+    if way in (Way.FAKE, Way.FACTORY):
+        return _compare_bytes(outcome.peak_bytes, None if simulated is None else simulated.peak_bytes)
+    return _compare_loss(job, way, outcome, outcomes)
+
+
+def _compare_loss(job: Job, way: Way, outcome: Outcome, outcomes: Outcomes) -> str:
+    """Return the cell of a run with real values: its loss is that of the plain run, or of the job's twin."""
+    pair = (job.twin, Way.SIMULATE) if job.needs_cuda else (job.name, Way.PLAIN)
+    expected = None if pair[0] is None else outcomes.get((pair[0], pair[1]))
+    if way is Way.PLAIN or (expected is None and job.needs_cuda):
         return "runs"
-    if way is Way.PROBE and outcome.loss == plain_loss:
+    loss = None if expected is None else expected.loss
+    if way is Way.PROBE and outcome.loss == loss:
         return "=" if outcome.seen_steps == outcome.steps else f"{outcome.seen_steps or 0} steps"
-    if way is Way.SIMULATE and _is_close(outcome.loss, plain_loss, LOSS_TOLERANCE):
-        return "="
-    if way in (Way.PROBE, Way.SIMULATE):
-        return "other loss"
-    return _compare_bytes(outcome.peak_bytes, None if simulated is None else simulated.peak_bytes)
+    is_equal = way is Way.SIMULATE and _is_close(outcome.loss, loss, LOSS_TOLERANCE)
+    return "=" if is_equal else "other loss"
 
 
 def _is_close(value: float | None, other: float | None, tolerance: float) -> bool:

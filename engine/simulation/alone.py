@@ -57,7 +57,7 @@ class Post:
 
     def note(self, function: Any, args: Any) -> None:
         """Note what a group does with tensors of the card."""
-        group = _find_group(args)
+        group = find_group(args)
         if group is None or group.size() < 2:
             return
         use = self._uses.setdefault(group.group_name, GroupUse(group.size()))
@@ -203,7 +203,7 @@ def moves_tensors(function: Any) -> bool:
     return bool(getattr(getattr(function, "_schema", None), "name", "").startswith(_COLLECTIVES))
 
 
-def _find_group(args: Any) -> Any:
+def find_group(args: Any) -> Any:
     """Return the process group among the arguments of an operation; None without one."""
     from torch.distributed import ProcessGroup
     from torch.distributed.distributed_c10d import _resolve_process_group

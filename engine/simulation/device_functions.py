@@ -425,7 +425,7 @@ def install_refusals(simulation: Simulation) -> None:
     """Refuse CUDA graphs, and run eagerly what would be compiled."""
     refused: dict[str, Any] = {
         **{name: _make_refusing_class(name) for name in ("CUDAGraph", "graph")},
-        "make_graphed_callables": _make_refusal("make_graphed_callables"),
+        **{name: _make_refusal(name) for name in ("make_graphed_callables", "graph_pool_handle")},
     }
     for owner in (torch.cuda, torch.cuda.graphs):
         for name, refusal in refused.items():

@@ -103,7 +103,7 @@ _FAKE_TENSORS = "torch._subclasses.fake_tensor"
 def _is_wrapper(kind: type) -> bool:
     """Return whether tensors of a type are made of others, as sharded and quantized ones are."""
     has_operations = getattr(kind, "__torch_dispatch__", None) is not Tensor.__torch_dispatch__
-    return has_operations and kind.__module__ != _FAKE_TENSORS
+    return has_operations and all(it.__module__ != _FAKE_TENSORS for it in kind.__mro__)
 
 
 class Survey:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -125,10 +127,26 @@ def _load_sharding() -> None:
     # The state of a generator is read and compared: it stays on the host.
     replace(tracker, "_get_device_state", lambda original: lambda it: it._device_handle.get_rng_state())
     replace(tracker, "_distribute_region", _make_region)
+    with suppress(ImportError):  # older versions of PyTorch
+        collectives = import_module("torch.distributed.fsdp._fully_shard._fsdp_collectives")
+        replace(collectives, "_get_gradient_divide_factors", _make_divide)
     kernels = getattr(getattr(rng_prims, "run_dtensor_rng_op", None), "py_kernels", {})
     draw = kernels.get(torch._C.DispatchKey.BackendSelect)
     if draw is not None:
         kernels[torch._C.DispatchKey.BackendSelect] = _make_draw(draw)
+
+
+def _make_divide(original: Any) -> Any:
+    """Let FSDP divide gradients itself where it would have NCCL multiply them: gloo can only add."""
+    forced = "force_sum_reduction_for_comms"
+
+    def get_factors(*args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(original).bind(*args, **kwargs).arguments
+        if given.get("factor") is not None and forced in inspect.signature(original).parameters:
+            return original(**{**given, forced: True})
+        return original(*args, **kwargs)
+
+    return get_factors
 
 
 def _make_region(original: Any) -> Any:
@@ -183,6 +201,15 @@ def is_collective(function: Any) -> bool:
     return name in (_WAIT, _MARK_PENDING) or (name.startswith("c10d::") and name != "c10d::check_for_nan")
 
 
+def list_tensors(value: Any) -> Iterator[Any]:
+    """Return the tensors among some values, in lists too."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for it in value:
+            yield from list_tensors(it)
+
+
 def complete(function: Any, args: Any) -> Any:
     """Return what a collective gives at once, without any other process.
 
@@ -192,6 +219,8 @@ def complete(function: Any, args: Any) -> Any:
     returned = function._schema.returns
     if function._schema.name == _WAIT:
         return received
+    for tensor in list_tensors(args):
+        tensor.constant = None  # PyTorch's own knowledge of a fake tensor, which others may have overwritten
     if function._schema.name == _MARK_PENDING:
         from torch.distributed._functional_collectives import AsyncCollectiveTensor
 

@@ -13,13 +13,22 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .alone import find_group
 from .devices import state
+from .distributed import list_tensors
 from .storages import StorageRecord, StorageRegistry, storage_of
 
 # Most numbers in a storage whose values are kept.
 MOST_NUMBERS = 1 << 16
 # Operations that write every number of their first argument.
 _OVERWRITING = ("copy_", "fill_", "zero_")
+# Collectives whose small messages are sent for real: what a rank writes first, and what it sends.
+_COLLECTIVES = {
+    "c10d::broadcast_": (0, 0),
+    "c10d::allreduce_": (0, 0),
+    "c10d::allgather_": (0, 1),
+    "c10d::_allgather_base_": (0, 1),
+}
 
 
 class _Unknown(Exception):  # noqa: N818 - not an error
@@ -63,7 +72,12 @@ class ExactValues:
         schema = getattr(function, "_schema", None)
         if schema is None:
             return
-        if schema.is_mutable and not (is_one and args and made is args[0]):
+        if schema.name.startswith("c10d::"):  # writes its tensors, and its schema does not say so
+            received = self._exchange(function, args) if schema.name in _COLLECTIVES else None
+            self._forget(args)
+            for tensor, values in received or ():
+                self._write(tensor, values)
+        elif schema.is_mutable and not (is_one and args and made is args[0]):
             self._forget((*args, *kwargs.values()))
         elif is_one and (schema.is_mutable or _is_new(schema, args)):
             if state.target >= 0:
@@ -92,6 +106,46 @@ class ExactValues:
                 place = record.values.as_strided(tuple(made.shape), made.stride(), made.storage_offset())
                 place.copy_(found)
 
+    def _exchange(self, function: Any, args: Any) -> list[tuple[Any, Any]] | None:
+        """Send the values of small tensors to the other ranks; return what each written one has then.
+
+        Every rank sends, whether it knows its values or not, because the others wait for it. None if some
+        rank does not know its own.
+        """
+        name: str = function._schema.name
+        written, sent = (list(list_tensors(args[place])) for place in _COLLECTIVES[name])
+        group = find_group(args)
+        count = sum(it.numel() for it in sent)
+        is_whole = all(not it.dtype.is_floating_point and not it.dtype.is_complex for it in sent)
+        # A rank must not wait in an operation that returns at once elsewhere. With `async_op`, as by default,
+        # the argument is True or left out.
+        if not is_whole or count > MOST_NUMBERS or group is None or _is_pending(function, args):
+            return None
+        if torch.distributed.get_backend(group) != "gloo":
+            return None
+        known = [self.find(it) for it in sent]
+        is_known = all(it is not None for it in known)
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            values = [it.flatten().long() for it in known] if is_known else [torch.zeros(count).long()]
+            # Whatever operation joins them, some of the last three differ if one rank does not know.
+            message = torch.cat([*values, torch.tensor([not is_known, -(not is_known), is_known]).long()])
+            answers = _send(function, args, message, group.size())
+            if any(it[-3:].tolist()[:2] != [0, 0] or it[-1] == 0 for it in answers):
+                return None
+            numbers = torch.cat([it[:-3] for it in answers])
+            parts = numbers.split([it.numel() for it in written])
+            return [(tensor, part.reshape(tensor.shape)) for tensor, part in zip(written, parts)]
+
+    def _write(self, tensor: Any, numbers: Any) -> None:
+        """Keep the values of a whole tensor."""
+        record = self._registry.record_of(tensor)
+        count = storage_of(tensor).nbytes() // tensor.dtype.itemsize
+        if record is None or tensor.numel() != count:
+            return
+        with torch._C._DisableTorchDispatch():
+            record.values = torch.empty(count, dtype=tensor.dtype)
+            record.values.as_strided(tuple(tensor.shape), tensor.stride()).copy_(numbers)
+
     def _find_all(self, values: Any) -> list[Any]:
         found = []
         for value in values:
@@ -113,6 +167,29 @@ class ExactValues:
                     record.values = None
             elif isinstance(value, (list, tuple)):
                 self._forget(value)
+
+
+def _is_pending(function: Any, args: Any) -> bool:
+    """Return whether a collective may go on after its call; its flag is True if it is left out."""
+    names = [it.name for it in function._schema.arguments]
+    place = names.index("async_op")
+    return place >= len(args) or bool(args[place])
+
+
+def _send(function: Any, args: Any, message: Any, ranks: int) -> list[Any]:
+    """Run a collective with one tensor of the host; return what it gives, of each rank where it gathers."""
+    name: str = function._schema.name
+    gathered = torch.zeros(ranks, len(message), dtype=torch.int64)
+    given: tuple[Any, ...]
+    if name == "c10d::_allgather_base_":
+        given = gathered.flatten(), message
+    elif name == "c10d::allgather_":
+        given = [list(gathered.unbind())], [message]
+    else:
+        given = ([message],)
+    made = function(*given, *args[len(given) :])
+    torch.distributed.Work.unbox(made[-1]).wait()
+    return list(gathered.unbind()) if len(given) == 2 else [message]
 
 
 def _is_new(schema: Any, args: Any) -> bool:

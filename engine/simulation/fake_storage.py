@@ -8,6 +8,7 @@ value gets a stand-in, or is stopped in one line that names the line of the scri
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,6 +169,9 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
     FakeTensor.__deepcopy__ = _copy_deeply
     fake_files.install()
     torch._subclasses.FakeTensor = _hide_fakes(mode)
+    torch.Tensor._make_subclass = staticmethod(_make_subclasses(torch.Tensor._make_subclass))
+    for name in ("tensor", "as_tensor"):
+        replace(torch, name, _make_from_list)
     replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
     replace(torch.nn.Module, "_apply", _make_apply)
@@ -212,6 +216,53 @@ def _hide_fakes(mode: FakeAccountingMode) -> type:
             return asking.partition(".")[0] == "torch" or not mode.owns(instance)
 
     return Asked("FakeTensor", (FakeTensor,), {})
+
+
+def _make_subclasses(original: Any) -> Any:
+    """A tensor of a library's own kind (weights of 4 bits) is one without storage, too.
+
+    PyTorch would make an object of that kind alone, with a tensor of the meta device inside.
+    """
+
+    def make_subclass(cls: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(data, FakeTensor) or issubclass(cls, FakeTensor):
+            return original(cls, data, *args, **kwargs)
+        made = data.detach()
+        made.__class__ = _join_kinds(cls)
+        return made.requires_grad_(bool(args[0] if args else kwargs.get("require_grad", False)))
+
+    return make_subclass
+
+
+@functools.cache
+def _join_kinds(kind: type) -> type:
+    return type(kind.__name__, (kind, FakeTensor), {"__module__": kind.__module__})
+
+
+def _make_from_list(original: Any) -> Any:
+    """A list of single numbers of the card is read number by number, as CUDA does."""
+
+    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+        kinds: list[torch.dtype] = []
+        read = _read_numbers(data, kinds)
+        if kinds and kwargs.get("dtype") is None:
+            kwargs["dtype"] = functools.reduce(torch.promote_types, kinds)
+        return original(read if kinds else data, *args, **kwargs)
+
+    return make
+
+
+def _read_numbers(value: Any, kinds: list[torch.dtype]) -> Any:
+    """Return a nested list with numbers in place of tensors without storage, whose types are added."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    read = []
+    for it in value:
+        is_fake = isinstance(it, FakeTensor)
+        if is_fake:
+            kinds.append(it.dtype)
+        read.append(it.tolist() if is_fake else _read_numbers(it, kinds))
+    return read
 
 
 def _make_truncated(original: Any, *, mode: FakeAccountingMode) -> Any:

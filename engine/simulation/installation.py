@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _pop_mode
 
-from . import distributed
+from . import direct_attention, distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
@@ -122,6 +122,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     Factories(devices, registry, transfers, simulation.pinned).install()
     FusedKernels(registry).install()
     install_cuda_types(registry)
+    direct_attention.install(registry)
     install_grouping()
     install_legacy_types()
     install_autocast()

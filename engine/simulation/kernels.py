@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -94,37 +94,94 @@ def _make_function(kernels: FusedKernels, attend: Any) -> Any:
         def forward(context: Any, *inputs: Any) -> Any:
             """Compute on the host; keep inputs, output and the sums of the softmax."""
             tensors, (dropout_p, is_causal, options) = inputs[:4], inputs[4:]
-            with torch.enable_grad(), uncharged():
-                inner = [_cut_off(it, needed) for it, needed in zip(tensors, context.needs_input_grad)]
-                output = attend(*inner, dropout_p, is_causal, **options)
+            context.steps = HostSteps(
+                lambda *given: (attend(*given, dropout_p, is_causal, **options),),
+                tensors,
+                context.needs_input_grad,
+            )
+            (output,) = context.steps.hand_out()
             kernels.charge(output)
-            context.inner = inner
-            context.output = output
             query = tensors[0]
             place = kernels._registry.where_is(query)
             with targeting(place if place is not None else state.device):
                 sums = torch.Tensor.new_empty(query, query.shape[:3], dtype=torch.float32)
-            context.save_for_backward(*(it for it in tensors if it is not None), sums)
-            return output.detach()
+            context.save_for_backward(*tensors, output, sums)
+            return output
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> Any:
             """Compute the gradients on the host; they alone are counted."""
-            needed = [it for it in context.inner if it is not None and it.requires_grad]
-            keeps_graph = _keeps_graph()
-            with uncharged():
-                found = torch.autograd.grad(context.output, needed, gradient, retain_graph=keeps_graph)
+            found = context.steps.go_back(context.saved_tensors[:4], (gradient,))
             for it in found:
-                kernels.charge(it)
-            gradients = iter(found)
-            given = [next(gradients) if it is not None and it.requires_grad else None for it in context.inner]
-            if not keeps_graph:
-                # As autograd does with what it saved: the node itself lives as long as the loss.
-                context.inner = []
-                context.output = None
-            return (*given, None, None, None)
+                if it is not None:
+                    kernels.charge(it)
+            return (*found, None, None, None)
 
     return FusedAttention
+
+
+class HostSteps:
+    """The steps of the host in place of one kernel; none of their tensors is counted.
+
+    Their graph is kept for the backward pass. Where a script hooks what is saved (checkpointing, offloading),
+    the kernel's inputs do not stay on the card, so that nothing is kept, and the steps are run again.
+    """
+
+    def __init__(self, attend: Callable[..., tuple[Any, ...]], tensors: Any, needs: Any) -> None:
+        self._attend = attend
+        self._needs = needs
+        ask = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+        self._is_hooked = ask is not None and ask(True) is not None
+        self._random: Any = torch.get_rng_state() if self._is_hooked else None
+        self._autocast = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        self._inner: list[Any] = []
+        self._found: tuple[Any, ...] = ()
+        self._outputs: tuple[Any, ...] = ()
+        if self._is_hooked:
+            with torch.no_grad(), uncharged():
+                self._outputs = attend(*tensors)
+        else:
+            self._run(tensors)
+            self._outputs = tuple(it.detach() for it in self._found)
+
+    def hand_out(self) -> tuple[Any, ...]:
+        """Return the outputs, which are the script's from then on."""
+        outputs, self._outputs = self._outputs, ()
+        return outputs
+
+    def go_back(self, saved: Any, gradients: Any) -> list[Any]:
+        """Return the gradients of the inputs, None where none is needed.
+
+        Args:
+            saved: The inputs, as the kernel would have saved them.
+            gradients: Of the outputs; those that are left out have none.
+        """
+        is_kept = keeps_graph()
+        if self._is_hooked:
+            is_enabled, dtype = self._autocast
+            with torch.random.fork_rng(devices=[]), torch.autocast("cuda", dtype, enabled=is_enabled):
+                torch.set_rng_state(self._random)
+                self._run(saved)
+        pairs = zip(self._found, gradients)
+        followed = [(it, gradient) for it, gradient in pairs if it.requires_grad and gradient is not None]
+        outputs, given = zip(*followed)
+        needed = [it for it in self._inner if it is not None and it.requires_grad]
+        made: Iterator[Any]
+        with uncharged():
+            made = iter(torch.autograd.grad(outputs, needed, given, retain_graph=is_kept))
+        found = [next(made) if it is not None and it.requires_grad else None for it in self._inner]
+        if self._is_hooked or not is_kept:
+            # As autograd does with what it saved: the node itself lives as long as the loss.
+            self._inner = []
+            self._found = ()
+        return found
+
+    def _run(self, tensors: Any) -> None:
+        # What autograd saves here is no part of the script's graph: its hooks are not for it.
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda it: it, lambda it: it)
+        with torch.enable_grad(), uncharged(), hooks:
+            self._inner = [_cut_off(it, needed) for it, needed in zip(tensors, self._needs)]
+            self._found = self._attend(*self._inner)
 
 
 def _cut_off(tensor: Any, is_needed: bool) -> Any:
@@ -132,7 +189,7 @@ def _cut_off(tensor: Any, is_needed: bool) -> Any:
     return None if tensor is None else tensor.detach().requires_grad_(is_needed)
 
 
-def _keeps_graph() -> bool:
+def keeps_graph() -> bool:
     """Return whether the backward pass in progress may be run again."""
     ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
     return True if ask is None else bool(ask())

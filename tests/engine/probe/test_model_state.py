@@ -71,6 +71,30 @@ def test_parameters_gradients_and_moments_are_counted_in_their_own_sizes() -> No
     assert state["gradients_bytes"] == 0
 
 
+def test_moments_of_eight_bits_are_optimizer_states_with_their_scales_and_maps() -> None:
+    class EightBits(torch.optim.SGD):
+        """Keeps moments as bitsandbytes does: bytes, a scale for each block, and maps that all share."""
+
+        def step(self, closure: None = None) -> None:
+            maps = [torch.zeros(256), torch.zeros(256)]
+            for parameter in self.param_groups[0]["params"]:
+                self.state[parameter] = {"step": 1}
+                for number, each in enumerate(maps, 1):
+                    self.state[parameter] |= {
+                        f"state{number}": torch.zeros(parameter.shape, dtype=torch.uint8),
+                        f"qmap{number}": each,
+                        f"absmax{number}": torch.zeros(-(-parameter.numel() // 256)),
+                    }
+
+    model = torch.nn.Linear(100, 50)
+    optimizer = EightBits(model.parameters(), 0.1)
+    train_once(model, optimizer, 2, 100)
+    state = measure(optimizer)
+    assert state is not None
+    blocks = -(-5000 // 256) + 1
+    assert state["optimizer_bytes"] == 2 * (5050 + FLOAT_BYTES * blocks + FLOAT_BYTES * 256)
+
+
 def test_a_storage_that_is_shared_counts_once() -> None:
     flat = torch.zeros(60)
     views = [torch.nn.Parameter(flat[:20]), torch.nn.Parameter(flat[20:])]

@@ -40,6 +40,7 @@ def shard():
     for layer in model:
         fully_shard(layer)
     fully_shard(model).to_empty(device="cuda")
+    model.set_gradient_divide_factor(3.0)  # NCCL multiplies while it adds
     for parameter in model.parameters():
         nn.init.trunc_normal_(parameter)
     train(model)
@@ -173,3 +174,36 @@ def test_a_generator_of_the_card_has_a_state_of_seed_and_offset(tmp_path: Path) 
         "offset": 0,
         "unchanged": True,
     }
+
+
+WHOLE_NUMBERS = """
+import json, os, torch
+import torch.distributed as dist
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+def make(*numbers):
+    return torch.tensor(numbers, device="cuda")
+length = torch.tensor(7 if rank == 0 else -1, device="cuda")
+dist.broadcast(length, 0)
+least, total = make(rank + 3, 5), make(rank, rank + 1)
+dist.all_reduce(least, op=dist.ReduceOp.MIN)
+dist.all_reduce(total)
+parts, joined = [make(0, 0), make(0, 0)], make(0, 0, 0, 0)
+dist.all_gather(parts, make(rank, 9))
+dist.all_gather_into_tensor(joined, make(rank, 4))
+# Rank 1 does not know its own numbers, so that nobody knows the sum; no rank waits for ever.
+guess = torch.randint(5, (2,), device="cuda") if rank else make(1, 2)
+dist.all_reduce(guess)
+print(json.dumps([
+    length.item(), least.tolist(), total.tolist(), [it.tolist() for it in parts], joined.tolist(),
+    guess.tolist()]))
+dist.destroy_process_group()
+"""
+
+
+def test_small_whole_numbers_reach_the_other_ranks_without_storage(tmp_path: Path) -> None:
+    config = {"total_bytes": GIB, "devices": 2, "is_fake": True, "has_stand_ins": True}
+    for printed in run_ranks(tmp_path, WHOLE_NUMBERS, config, 2):
+        found = json.loads(printed.splitlines()[-1])
+        assert found == [7, [3, 5], [1, 3], [[0, 9], [1, 9]], [0, 4, 1, 4], [1, 1]]

@@ -360,3 +360,29 @@ def test_a_loop_that_ends_by_itself_goes_on(tmp_path: Path, loop: str) -> None:
     config = {"total_bytes": GIB, "is_fake": True, "has_stand_ins": True}
     result = run_script(tmp_path, WAITING.format(loop=loop), config)
     assert (result.returncode, result.stdout) == (0, "1499\n"), result.stderr
+
+
+def test_weights_of_a_kind_of_their_own_and_lists_of_numbers_of_the_card(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        class Quantized(torch.nn.Parameter):
+            def __new__(cls, data, bits):
+                made = torch.Tensor._make_subclass(cls, data, False)
+                made.bits = bits
+                return made
+        layer = torch.nn.Module()
+        layer.weight = Quantized(torch.zeros(1024, dtype=torch.uint8, device="cuda"), 4)
+        before = torch.cuda.memory_allocated()
+        product = torch.randn(2, 1024, device="cuda") @ layer.weight.to(torch.float32)
+        norms = torch.tensor([it.norm() for it in torch.randn(3, 8, device="cuda")])
+        halves = torch.tensor([torch.ones((), dtype=torch.float16, device="cuda")])
+        print(json.dumps([
+            isinstance(layer.weight, Quantized), layer.weight.bits, str(layer.weight.device), before,
+            list(product.shape), [str(norms.dtype), str(norms.device), len(norms)], str(halves.dtype)]))
+        """,
+        is_fake=True,
+        has_stand_ins=True,
+    )
+    assert found == [True, 4, "cuda:0", 1024, [2], ["torch.float32", "cpu", 3], "torch.float16"]

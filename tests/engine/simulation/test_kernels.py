@@ -29,6 +29,31 @@ def test_attention_with_dropout_keeps_no_matrix_and_computes_the_same(tmp_path: 
     assert simulated["peak"] < 12 * MIB
 
 
+def test_a_checkpointed_layer_with_attention_keeps_its_input_alone_and_computes_the_same(
+    tmp_path: Path,
+) -> None:
+    source = """
+        import json, torch
+        from torch.nn import functional
+        device = {device!r}
+        torch.manual_seed(0)
+        def layer(query, key, value):
+            query, key, value = query * 2, key * 2, value * 2
+            return functional.scaled_dot_product_attention(query, key, value, dropout_p=0.1) * 3
+        inputs = [torch.randn(1, 4, 256, 64).to(device).requires_grad_() for _ in range(3)]
+        before = torch.cuda.memory_allocated()
+        output = torch.utils.checkpoint.checkpoint(layer, *inputs, use_reentrant=False)
+        kept = torch.cuda.memory_allocated() - before
+        output.square().sum().backward()
+        print(json.dumps([[it.grad.double().sum().item() for it in inputs], kept]))
+        """
+    simulated, kept = answers(tmp_path, source.format(device="cuda"))
+    plain, _ = plain_answers(tmp_path, source.format(device="cpu"))
+    assert simulated == plain
+    # The output; what the layer computes on the way is computed again.
+    assert kept == 4 * 256 * 64 * 4
+
+
 def test_dropout_keeps_a_mask_of_bytes(tmp_path: Path) -> None:
     found = answers(
         tmp_path,

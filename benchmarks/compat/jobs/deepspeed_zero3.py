@@ -1,0 +1,6 @@
+"""ZeRO-3 of DeepSpeed: bf16, clipping, an optimizer of PyTorch."""
+
+from zero_stages import train
+
+if __name__ == "__main__":
+    train(3, stage3_param_persistence_threshold=0)
