@@ -135,7 +135,7 @@ class HostSteps:
         self._random: Any = torch.get_rng_state() if self._is_hooked else None
         self._autocast = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         self._inner: list[Any] = []
-        self._found: tuple[Any, ...] = ()
+        self._found: tuple[Any, ...] = tuple()  # noqa: C408 - `()` would be taken for always empty
         self._outputs: tuple[Any, ...] = ()
         if self._is_hooked:
             with torch.no_grad(), uncharged():
