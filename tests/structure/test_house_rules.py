@@ -143,6 +143,7 @@ UNGUARDED = {
     "tui/terminal/opening.py": "the first frame, every text of which `clean_text` makes printable",
     "tui/terminal/driver.py": "screens, of which `PrintableFilter` makes every line printable",
     "vramscope/cli/frame/emit.py": "the guard itself",
+    "vramscope/cli/mcp_server.py": "the protocol on standard output, whose JSON no terminal reads",
 }
 """The places that write past the guard, and what makes their text safe."""
 STYLED = {
