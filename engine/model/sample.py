@@ -236,6 +236,29 @@ ProcessKind = Literal["compute", "graphics", "compute+graphics"]
 """What a process uses a device for, as the driver lists it; MPS clients compute."""
 
 
+class ProcessOwner(msgspec.Struct, frozen=True, gc=False):
+    """Names of whose a process is, where the node has them; ids are in `ProcessReading`."""
+
+    namespace: str | None = None
+    """Namespace of its Kubernetes pod."""
+    pod_name: str | None = None
+    """Name of its Kubernetes pod."""
+    container_name: str | None = None
+    """Name of its container: in its pod, of Docker or of Podman."""
+    slurm_job_name: str | None = None
+    """Name of its Slurm job, as a process of the job that we may read was started with."""
+    slurm_partition: str | None = None
+    """Partition of its Slurm job."""
+
+
+class MpsRole(msgspec.Struct, frozen=True, gc=False):
+    """Part of a process in NVIDIA's Multi-Process Service (MPS), whose clients share one context."""
+
+    role: Literal["server", "client"]
+    server_pid: int | None = None
+    """Process id of the server; of a client None where several servers use the device."""
+
+
 class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """One process that holds memory on a device."""
 
@@ -274,6 +297,24 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Number of its Slurm job."""
     slurm_step: str | None = None
     """Its step in that job: a number, `batch`, `extern` or `interactive`."""
+    owner: ProcessOwner | None = None
+    """Names of its pod, container or job; None where no name is known."""
+    mps: MpsRole | None = None
+    """Its part in MPS; None where it has none, or the driver does not report it."""
+
+
+class DeviceAllocation(msgspec.Struct, frozen=True, gc=False):
+    """A container of Kubernetes that was given a device, whether or not it uses it."""
+
+    namespace: str
+    pod_name: str
+    container_name: str
+    resource: str
+    """As in the limits of the pod: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
+    shares: int | None = None
+    """Shares of the device that it has, if containers use it in turns (time-slicing, MPS); None of a whole
+    one.
+    """
 
 
 ThrottleReason = Literal[
@@ -389,6 +430,10 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Limits, errors and versions; None where the source has none of it."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`. Not kept by history."""
+    allocations: tuple[DeviceAllocation, ...] | None = None
+    """Containers that the kubelet gave it to; empty where to none, None where no kubelet says. Not kept by
+    history.
+    """
 
     @property
     def is_simulated(self) -> bool:
