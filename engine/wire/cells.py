@@ -16,7 +16,7 @@ from ..model import AllocatorReading, DeviceSample, HubStatus, RankSample, Sampl
 from ..model.sample import Backend, DeviceKind, DeviceState, RankCoordinates, RankState
 from ..ranks.messages import PackedSegments
 from .messages import TOPIC_CELLS, FindingBatch, body_of, decode, encode
-from .selection import DeviceSelection, Told, trim
+from .selection import Cut, Told, cut
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -161,9 +161,7 @@ def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
     return encode(_KINDS[type(told)], hub_id, told)
 
 
-def encode_wanted(
-    topic: bytes, hub_id: str, told: Told, wanted: DeviceSelection, sample: Sample | None
-) -> bytes | None:
-    """The same of the wanted devices alone; None if nothing is left of it."""
-    trimmed = trim(told, wanted, sample)
-    return None if trimmed is None else encode_told(topic, hub_id, trimmed)
+def encode_part(topic: bytes, hub_id: str, told: Told, part: Cut, sample: Sample | None) -> bytes | None:
+    """The same as far as a peer gets it; None if nothing is left of it."""
+    found = cut(told, part, sample)
+    return None if found is None else encode_told(topic, hub_id, found)
