@@ -519,6 +519,11 @@ class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
     """What the driver wrote; empty for NVML, which gives a number alone."""
 
+    @property
+    def name(self) -> str:
+        """The error in a word or two: `XID 79`, `reset`."""
+        return f"XID {self.code}" if self.kind == "xid" else self.kind
+
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One node at one published tick."""
