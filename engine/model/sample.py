@@ -317,6 +317,22 @@ class DeviceAllocation(msgspec.Struct, frozen=True, gc=False):
     """
 
 
+MOST_OWNERS = 8
+"""Owners of one device that a sample names; more use it only where it is shared by many."""
+
+
+class DeviceOwner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Whose processes hold memory of a device, or who was given it by Kubernetes and does not use it."""
+
+    user: str | None = None
+    slurm_job: str | None = None
+    """Number of the Slurm job."""
+    slurm_job_name: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    """Name of the pod, else its UID."""
+
+
 ThrottleReason = Literal[
     "idle",
     "clock setting",
@@ -434,6 +450,30 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Containers that the kubelet gave it to; empty where to none, None where no kubelet says. Not kept by
     history.
     """
+    owners: tuple[DeviceOwner, ...] = ()
+    """Where the processes are left out, as in the cells of a fleet: whose they are, 8 at most."""
+
+    def find_owners(self) -> tuple[DeviceOwner, ...]:
+        """Return whose processes hold its memory, and who was given it and does not use it; each once."""
+        if self.processes is None and self.allocations is None:
+            return self.owners
+        found: dict[DeviceOwner, None] = {}
+        for process in self.processes or ():
+            names = process.owner or _NO_NAMES
+            owner = DeviceOwner(
+                process.user,
+                process.slurm_job,
+                names.slurm_job_name,
+                names.namespace,
+                names.pod_name or process.pod,
+            )
+            if owner != _NOBODY:
+                found.setdefault(owner)
+        using = {(owner.namespace, owner.pod) for owner in found}
+        for it in self.allocations or ():
+            if (it.namespace, it.pod_name) not in using:
+                found.setdefault(DeviceOwner(namespace=it.namespace, pod=it.pod_name))
+        return tuple(found)[:MOST_OWNERS]
 
     @property
     def is_simulated(self) -> bool:
@@ -449,6 +489,9 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
             return f"sim{self.index}"
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
+
+_NO_NAMES: Final = ProcessOwner()
+_NOBODY: Final = DeviceOwner()
 
 FREE: Final = 0
 ALLOCATED: Final = 1

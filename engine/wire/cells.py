@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerts.state import AlertState
-from ..model import AllocatorReading, DeviceSample, HubStatus, RankSample, Sample
+from ..model import AllocatorReading, DeviceOwner, DeviceSample, HubStatus, RankSample, Sample
 from ..model.sample import Backend, DeviceKind, DeviceState, RankCoordinates, RankState
 from ..ranks.messages import PackedSegments
 from .messages import TOPIC_CELLS, FindingBatch, body_of, decode, encode
@@ -59,6 +59,7 @@ class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     allocator: CellAllocator | None = None
     rank: RankCoordinates | None = None
     step: int | None = None
+    owners: tuple[DeviceOwner, ...] = ()
 
 
 class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -137,7 +138,7 @@ def _trim_device(device: DeviceSample) -> CellDevice:
     cell = CellDevice(*_read_device(device))
     memory = CellMemory(*_read_memory(device.memory))
     allocator = _trim_allocator(device.allocator)
-    return replace(cell, memory=memory, allocator=allocator)
+    return replace(cell, memory=memory, allocator=allocator, owners=device.find_owners())
 
 
 def _trim_rank(rank: RankSample) -> CellRank:

@@ -4,7 +4,7 @@ Only nodes with pods, containers or jobs load this.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...clock import Clock
@@ -60,8 +60,11 @@ class NameLookup:
         self._retry_s = RETRY_S
         self._failure: str | None = None
 
-    def look(self, wanted: Wanted) -> Names:
-        """Return all names that are wanted and known; the same object while nothing has changed."""
+    def look(self, wanted: Wanted) -> Iterator[Names]:
+        """Yield the names that are wanted and known, before the kubelet is asked and afterwards.
+
+        While nothing changes it is the same object.
+        """
         links: dict[str, PodName] = {}
         pods: dict[str, PodName] = {}
         if wanted.pods or wanted.containers:
@@ -72,38 +75,51 @@ class NameLookup:
         containers = {key: name for key, name in known.containers.items() if key in unnamed}
         if not unnamed <= self._looked_up:
             containers |= find_container_names(self._root, unnamed - containers.keys(), self._home)
-        if self._kubelet is not None:
-            pods = self._read_kubelet(self._kubelet, wanted, pods)
         jobs = {job: known.jobs.get(job) or self._find_job(job, pids) for job, pids in wanted.jobs.items()}
         found = Names(
             {key: name for key, name in links.items() if key in wanted.containers},
             {uid: name for uid, name in pods.items() if uid in wanted.pods},
             containers,
             {job: it for job, it in jobs.items() if it != Job()},
-            None if self._listed is None else list_allocations(self._listed),
+            known.allocations,
+            known.reason,
         )
-        found = found._replace(reason=self._explain(wanted, found))
-        if found != known:
-            self._names = found
+        if self._kubelet is not None:
+            if self._is_due(wanted):
+                yield self._keep(found)
+                self._ask_again(self._kubelet)
+            named = self._join_kubelet(self._kubelet, wanted, pods)
+            found = found._replace(
+                pods={uid: name for uid, name in named.items() if uid in wanted.pods},
+                allocations=None if self._listed is None else list_allocations(self._listed),
+            )
         self._looked_up = wanted.ids
+        yield self._keep(found._replace(reason=self._explain(wanted, found)))
+
+    def _keep(self, names: Names) -> Names:
+        if names != self._names:
+            self._names = names
         return self._names
 
-    def _read_kubelet(self, folder: Path, wanted: Wanted, pods: Mapping[str, PodName]) -> dict[str, PodName]:
-        """Return the names of pods by UID with those that the kubelet has besides."""
-        now_s = self._clock.monotonic_s()
+    def _is_due(self, wanted: Wanted) -> bool:
         has_new = not wanted.pods.keys() <= self._looked_up and self._failure is None
-        if has_new or now_s >= self._ask_due_s:
-            try:
-                self._listed = self._ask(folder)
-                self._failure = None
-                self._retry_s = RETRY_S
-                self._ask_due_s = now_s + INTERVAL_S
-            except SourceUnavailableError as error:
-                # What it said last may be wrong by now.
-                self._listed = None
-                self._failure = str(error)
-                self._ask_due_s = now_s + self._retry_s
-                self._retry_s = min(2 * self._retry_s, MOST_RETRY_S)
+        return has_new or self._clock.monotonic_s() >= self._ask_due_s
+
+    def _ask_again(self, folder: Path) -> None:
+        try:
+            self._listed = self._ask(folder)
+            self._failure = None
+            self._retry_s = RETRY_S
+            self._ask_due_s = self._clock.monotonic_s() + INTERVAL_S
+        except SourceUnavailableError as error:
+            # What it said last may be wrong by now.
+            self._listed = None
+            self._failure = str(error)
+            self._ask_due_s = self._clock.monotonic_s() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, MOST_RETRY_S)
+
+    def _join_kubelet(self, folder: Path, wanted: Wanted, pods: Mapping[str, PodName]) -> dict[str, PodName]:
+        """Return the names of pods by UID with those that the kubelet has besides."""
         listed = self._listed or []
         found = dict(pods)
         kept = read_checkpoint(folder) or []

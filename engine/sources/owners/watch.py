@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Between two looks when processes come, and while none comes on a node with a kubelet.
 LEAST_INTERVAL_S = 5.0
 INTERVAL_S = 60.0
+FIRST_WITHIN_S = 0.3
 # Folders of a kubelet, below the root: of most distributions, of k0s, of MicroK8s.
 KUBELET_FOLDERS = ("var/lib/kubelet", "var/lib/k0s/kubelet", "var/snap/microk8s/common/var/lib/kubelet")
 
@@ -66,10 +67,15 @@ class OwnersWatch:
         self._annotated: dict[str, _Annotated] = {}
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
+        self._has_looked = threading.Event()
         self._stopped = threading.Event()
 
     def collect(self, devices: tuple[DeviceSample, ...]) -> tuple[tuple[DeviceSample, ...], tuple[str, ...]]:
-        """Return devices with the names that are known by now, and why others are not; never blocks."""
+        """Return devices with the names that are known by now, and why others are not.
+
+        It never blocks, but for `FIRST_WITHIN_S` at the first processes with owners: who looks only once
+        sees names too.
+        """
         lists = [device.processes for device in devices]
         is_same = len(lists) == len(self._lists) and all(
             new is old for new, old in zip(lists, self._lists, strict=True)
@@ -100,17 +106,20 @@ class OwnersWatch:
         wanted = self._wanted
         if self._lookup is None:
             self._lookup = NameLookup(self._root, self._kubelet, self._home, self._clock, self._ask)
-        self._names = self._lookup.look(wanted)
+        for names in self._lookup.look(wanted):
+            self._names = names
         self._looked_up = wanted.ids
 
     def _start(self) -> None:
         if self._thread is None and not self._stopped.is_set():
             self._thread = threading.Thread(target=self._run, name="owners", daemon=True)
             self._thread.start()
+            self._has_looked.wait(FIRST_WITHIN_S)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.look_once()
+            self._has_looked.set()
             self._stopped.wait(LEAST_INTERVAL_S)
             self._news.wait(None if self._kubelet is None else INTERVAL_S - LEAST_INTERVAL_S)
 

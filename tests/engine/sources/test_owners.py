@@ -28,6 +28,7 @@ from tests.engine.sources.pretend_kubelet import (
     write_checkpoint,
     write_links,
 )
+from tests.waiting import wait_until
 from vramscope.engine.errors import SourceUnavailableError
 from vramscope.engine.model import (
     DeviceAllocation,
@@ -277,7 +278,7 @@ def test_a_kubelet_that_is_not_there_yet_is_found_and_what_is_old_is_not_shown(r
     assert devices[0].allocations is None, "nobody says so any more"
 
 
-def test_the_thread_names_a_process_soon_and_no_sample_waits_for_it(root: Path) -> None:
+def test_while_the_kubelet_hangs_links_name_a_process_and_no_sample_waits(root: Path) -> None:
     begun, proceed = threading.Event(), threading.Event()
 
     def ask(folder: Path) -> list[object]:
@@ -292,13 +293,11 @@ def test_the_thread_names_a_process_soon_and_no_sample_waits_for_it(root: Path) 
     try:
         watch.collect((device,))
         assert begun.wait(30)
-        assert watch.collect((device,))[0] == (device,)  # the kubelet hangs
+        [named], _ = watch.collect((device,))
+        assert owners_of((named,)) == [ProcessOwner("ml", "llama-0", "trainer")]
+        assert named.allocations is None
         proceed.set()
-        for _ in range(30_000):
-            if owners_of(watch.collect((device,))[0]) != [None]:
-                break
-            threading.Event().wait(0.001)
-        assert owners_of(watch.collect((device,))[0]) == [ProcessOwner("ml", "llama-0", "trainer")]
+        wait_until(lambda: watch.collect((device,))[0][0].allocations == (), what="the kubelet's answer")
     finally:
         proceed.set()
         watch.close()
