@@ -127,7 +127,7 @@ class FleetNode(msgspec.Struct, frozen=True):
 
 # Groups of devices: by node, job or place in the parallel layout; the most worrying first, or otherwise.
 
-Grouping = Literal["node", "job", "pod", "namespace", "user", "tp", "pp", "dp", "none"]
+Grouping = Literal["node", "job", "tp", "pp", "dp", "pod", "namespace", "user", "none"]
 FleetSort = Literal["risk", "used", "name"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 SORTS: tuple[FleetSort, ...] = get_args(FleetSort)

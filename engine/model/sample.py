@@ -321,7 +321,7 @@ MOST_OWNERS = 8
 """Owners of one device that a sample names; more use it only where it is shared by many."""
 
 
-class DeviceOwner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class DeviceOwner(msgspec.Struct, frozen=True, gc=False):
     """Whose processes hold memory of a device, or who was given it by Kubernetes and does not use it."""
 
     user: str | None = None

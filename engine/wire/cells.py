@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerts.state import AlertState
-from ..model import AllocatorReading, DeviceOwner, DeviceSample, HubStatus, RankSample, Sample
+from ..model import AllocatorReading, DeviceSample, HubStatus, RankSample, Sample
 from ..model.sample import Backend, DeviceKind, DeviceState, RankCoordinates, RankState
 from ..ranks.messages import PackedSegments
 from .messages import TOPIC_CELLS, FindingBatch, body_of, decode, encode
@@ -45,6 +45,14 @@ class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_peak_exact: bool = False
 
 
+class CellOwner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    user: str | None = None
+    slurm_job: str | None = None
+    slurm_job_name: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+
+
 class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     uuid: str
     index: int
@@ -59,7 +67,7 @@ class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     allocator: CellAllocator | None = None
     rank: RankCoordinates | None = None
     step: int | None = None
-    owners: tuple[DeviceOwner, ...] = ()
+    owners: tuple[CellOwner, ...] = ()
 
 
 class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -126,6 +134,7 @@ def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]
 
 
 _read_memory, _read_allocator, _read_step = (_fields_of(it) for it in (CellMemory, CellAllocator, CellStep))
+_read_owner = _fields_of(CellOwner)
 _read_device = _fields_of(CellDevice)
 _read_rank = _fields_of(CellRank)
 
@@ -138,7 +147,8 @@ def _trim_device(device: DeviceSample) -> CellDevice:
     cell = CellDevice(*_read_device(device))
     memory = CellMemory(*_read_memory(device.memory))
     allocator = _trim_allocator(device.allocator)
-    return replace(cell, memory=memory, allocator=allocator, owners=device.find_owners())
+    owners = tuple([CellOwner(*_read_owner(owner)) for owner in device.find_owners()])
+    return replace(cell, memory=memory, allocator=allocator, owners=owners)
 
 
 def _trim_rank(rank: RankSample) -> CellRank:

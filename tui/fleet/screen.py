@@ -180,8 +180,8 @@ def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
     ]
     rank = [] if device.rank is None else [" ".join((f"rank {device.rank}", *degrees))]
     named = (("job", device.all_jobs), ("pod", device.pods), ("user", device.users))
-    owners = [f"{word} {name}" for word, names in named for name in names[:MOST_OWNERS]]
-    facts = [*rank, *owners, *device.kinds]
+    jobs, pods, users = ([f"{word} {name}" for name in names[:MOST_OWNERS]] for word, names in named)
+    facts = [*rank, *jobs, *pods, *device.kinds, *users]
     if node.clock_offset_s is not None:
         sign = "ahead" if node.clock_offset_s > 0 else "behind"
         facts.insert(0, f"its clock {format_age(abs(node.clock_offset_s))} {sign}")
@@ -205,12 +205,12 @@ MOST_OWNERS = 2
 GROUP_TITLES: Mapping[Grouping, str] = {
     "node": "node",
     "job": "job",
-    "pod": "pod of Kubernetes",
-    "namespace": "namespace of Kubernetes",
-    "user": "user",
     "tp": "tensor-parallel rank (tp)",
     "pp": "pipeline stage (pp)",
     "dp": "data-parallel rank (dp)",
+    "pod": "pod of Kubernetes",
+    "namespace": "namespace of Kubernetes",
+    "user": "user",
     "none": "none: all devices in one group",
 }
 SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "name": "name"}

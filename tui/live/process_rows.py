@@ -7,6 +7,7 @@ from ...engine.model import DeviceSample, ProcessKind, ProcessReading, RankSampl
 from ...engine.settings import SortColumn
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
+from ..draw.spans import shorten_middle
 from ..widgets.device_view import name_coordinates, spell_label
 
 # How much of a pod's UID is shown.
@@ -60,11 +61,7 @@ class ProcessRow(NamedTuple):
             case "gone":
                 return "exited, memory still held"
             case "container":
-                if self.pod_name:
-                    return f"pod {self.pod_name}"
-                name = self.container_name or self.process.container
-                pod = f", pod {self.process.pod[:POD_CHARS]}" if self.process.pod else ""
-                return f"container {name}{pod}" if name else f"in a container{pod}"
+                return self._place
             case _:
                 mps = self.process.mps
                 if mps is None or mps.role == "server":
@@ -72,8 +69,25 @@ class ProcessRow(NamedTuple):
                 return "MPS client" if mps.server_pid is None else f"MPS client of {mps.server_pid}"
 
     @property
+    def _place(self) -> str:
+        """Its pod, Slurm job or container, by name where that is known."""
+        if self.pod_name:
+            return f"pod {self.pod_name}"
+        if self.container is None and self.process.slurm_job:
+            return f"job {self.job}"
+        pod = f", pod {self.process.pod[:POD_CHARS]}" if self.process.pod else ""
+        return f"container {self.container}{pod}" if self.container else f"in a container{pod}"
+
+    @property
     def pod_name(self) -> str | None:
         return None if self.process.owner is None else self.process.owner.pod_name
+
+    @property
+    def container(self) -> str | None:
+        """Name of its container, else its id; the control group of a Slurm job is none."""
+        found = self.process.container
+        job = f"slurm job {self.process.slurm_job}"
+        return self.container_name or (None if found == job else found)
 
     @property
     def namespace(self) -> str | None:
@@ -143,12 +157,7 @@ def _percent(value: float | None) -> str:
 
 
 def _ends(text: str | None, cells: int) -> str:
-    """Return a name with its middle left out where it is too long: names of replicas differ at their end."""
-    if text is None:
-        return "—"
-    if len(text) <= cells:
-        return text
-    return f"{text[: cells // 3]}…{text[cells // 3 + 1 - cells :]}"
+    return "—" if text is None else shorten_middle(text, cells, "…")
 
 
 _KIND_LETTERS: dict[ProcessKind, str] = {"compute": "C", "graphics": "G", "compute+graphics": "C+G"}
@@ -306,8 +315,8 @@ COLUMNS: tuple[Column, ...] = (
         "CONTAINER",
         14,
         False,
-        lambda row: _ends(row.container_name or row.process.container, 14),
-        lambda row: _optional(row.container_name or row.process.container),
+        lambda row: _ends(row.container, 14),
+        lambda row: _optional(row.container),
         "container, by name or id",
     ),
     Column(

@@ -301,3 +301,11 @@ def test_a_process_that_is_gone_or_another_one_of_that_pid_has_no_rank() -> None
     ended = [msgspec.structs.replace(ranks[0], state="ended")]
     assert collect_rows(devices, ended)[0].rank_name == ""
     assert collect_rows([msgspec.structs.replace(devices[0], processes=(gone,))], ranks)[0].rank_name == ""
+
+
+def test_the_group_of_a_slurm_job_is_no_container() -> None:
+    process = msgspec.structs.replace(
+        make_process(1, 10), location="container", container="slurm job 812", slurm_job="812"
+    )
+    (row,) = rows_of(process)
+    assert (texts(row)["CONTAINER"], texts(row)["JOB"], row.note) == ("—", "812", "job 812")
