@@ -484,7 +484,7 @@ def _seed_metrics() -> Iterable[bytes]:
 
 
 def read_owners(data: bytes) -> None:
-    """Read what a kubelet, its file, Docker and Podman say of containers; names have to go through the wire."""
+    """Read what a kubelet, its file, Docker and Podman say; names have to go through the wire."""
     found: list[Allocation] = []
     for parse in (parse_answer, parse_checkpoint):
         with suppress(ValueError):
