@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -226,6 +227,16 @@ def test_a_socket_that_nobody_may_write_to_is_explained(root: Path, monkeypatch:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(SourceUnavailableError, match="belongs to root"):
         ask_kubelet(root / KUBELET)
+
+
+def test_without_grpcio_the_reason_names_the_extra(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = root / KUBELET / "pod-resources"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "kubelet.sock"))
+        monkeypatch.setitem(sys.modules, "grpc", None)
+        _, notes = collect(OwnersWatch(root), make_device("GPU-a", in_pod(1, 0)))
+    assert "pip install 'vramscope[kubernetes]'" in notes[0]
 
 
 @pytest.mark.parametrize(
