@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..analyzers.health.codes import explain_event, name_event
+from ..analyzers.health.codes import explain_event
 from ..analyzers.sentence import count
 from ..engine.jobs.foreground import Ended
 from ..engine.jobs.job_peaks import ProcessPeaks
@@ -85,7 +85,7 @@ def _describe_events(events: Sequence[DeviceEvent], pids: set[int], *, is_cause:
     where = "" if first.pci_address is None else f" of the GPU at {first.pci_address}"
     who = "while the job ran" if first.pid is None else f"for its process {first.pid}"
     end = "; this is no lack of memory" if is_cause else ""
-    return [f"{name_event(first)}{where} {who}: {explain_event(first).what}{end}"]
+    return [f"{first.name}{where} {who}: {explain_event(first).what}{end}"]
 
 
 def _describe_job(

@@ -427,7 +427,8 @@ def _describe(snapshot: Snapshot) -> Description:
     ]
     ages = [it.age_s for it in devices if it.state != "ok"]
     facts = [*map(_READ_DEVICE, devices)], [*map(_READ_RANK, sample.ranks)]
-    return sample.node, *facts, allocators, ages
+    owners = [it.find_owners() for it in devices]
+    return sample.node, *facts, allocators, ages, owners
 
 
 def _read_device(
@@ -462,6 +463,7 @@ def _read_device(
         device_trend=None if trend is None else bring_forward(trend, sample.time_s),
         kinds=_list_kinds(device, snapshot.findings) if snapshot.findings else (),
         jobs=_list_jobs(ranks),
+        owners=device.find_owners(),
         rank=place.rank if place else None,
         tp=place.tp if place else None,
         pp=place.pp if place else None,

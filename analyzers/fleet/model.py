@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from ...engine.errors import UsageError
-from ...engine.model import DeviceState, DeviceTrend, RiskLevel, TrendWord
+from ...engine.model import DeviceOwner, DeviceState, DeviceTrend, RiskLevel, TrendWord
 from ...engine.text import find_nearest
 from ...engine.units import parse_bytes, parse_duration
 from ..risk import LEVELS
@@ -51,10 +51,33 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
     kinds: tuple[str, ...] = ()
     """Kinds of its open findings, sorted."""
     jobs: tuple[str, ...] = ()
+    """Jobs of `vramscope run` that report from it."""
+    owners: tuple[DeviceOwner, ...] = ()
+    """Whose processes hold its memory, and who was given it by Kubernetes."""
     rank: int | None = None
     tp: int | None = None
     pp: int | None = None
     dp: int | None = None
+
+    @property
+    def all_jobs(self) -> tuple[str, ...]:
+        """Jobs that report from it, else its Slurm jobs by number."""
+        return self.jobs or _list_names(it.slurm_job for it in self.owners)
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Its pods with their namespaces, `ml/llama-0`, or by UID."""
+        return _list_names(
+            f"{it.namespace}/{it.pod}" if it.namespace and it.pod else it.pod for it in self.owners
+        )
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        return _list_names(it.namespace for it in self.owners)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        return _list_names(it.user for it in self.owners)
 
     @property
     def trend(self) -> TrendWord | None:
@@ -81,6 +104,10 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
         return self.used_bytes / self.total_bytes
 
 
+def _list_names(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({name for name in names if name}))
+
+
 class FleetNode(msgspec.Struct, frozen=True):
     """A node as a fleet knows it, without its devices."""
 
@@ -100,7 +127,7 @@ class FleetNode(msgspec.Struct, frozen=True):
 
 # Groups of devices: by node, job or place in the parallel layout; the most worrying first, or otherwise.
 
-Grouping = Literal["node", "job", "tp", "pp", "dp", "none"]
+Grouping = Literal["node", "job", "tp", "pp", "dp", "pod", "namespace", "user", "none"]
 FleetSort = Literal["risk", "used", "name"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
@@ -179,10 +206,19 @@ def group_devices(devices: Sequence[FleetDevice], grouping: Grouping, sort: Flee
 def _name_group(device: FleetDevice, grouping: Grouping) -> str:
     if grouping == "node":
         return device.node
-    if grouping == "job":
-        return "+".join(device.jobs) or _NOTHING.format("job")
+    if grouping in _NAMED:
+        return "+".join(_NAMED[grouping](device)) or _NOTHING.format(grouping)
     number = {"tp": device.tp, "pp": device.pp, "dp": device.dp}[grouping]
     return _NOTHING.format(grouping) if number is None else f"{grouping} {number}"
+
+
+# Groups by names, of which a device may have several.
+_NAMED: dict[Grouping, Callable[[FleetDevice], tuple[str, ...]]] = {
+    "job": lambda it: it.all_jobs,
+    "pod": lambda it: it.pods,
+    "namespace": lambda it: it.namespaces,
+    "user": lambda it: it.users,
+}
 
 
 def _rank_group(group: FleetGroup, sort: FleetSort) -> float:
@@ -215,7 +251,10 @@ _TERM = re.compile(r"(?P<key>[a-z]+)(?P<sign>>=|<=|=|:|>|<)(?P<value>.*)", re.IG
 _SIGNS: dict[str, Callable[[float, float], bool]] = {":": eq, "=": eq, ">=": ge, "<=": le, ">": gt, "<": lt}
 _TEXTS: dict[str, Callable[[FleetDevice], Sequence[str]]] = {
     "node": lambda it: (it.node,),
-    "job": lambda it: it.jobs,
+    "job": lambda it: (*it.jobs, *_list_jobs(it)),
+    "pod": lambda it: (*it.pods, *_list_names(owner.pod for owner in it.owners)),
+    "ns": lambda it: it.namespaces,
+    "user": lambda it: it.users,
     "gpu": lambda it: (it.label,),
     "model": lambda it: (it.model or "",),
     "finding": lambda it: it.kinds,
@@ -231,6 +270,13 @@ _NUMBERS: dict[str, Number] = {
     "pp": lambda it: it.pp,
     "dp": lambda it: it.dp,
 }
+
+
+def _list_jobs(device: FleetDevice) -> tuple[str, ...]:
+    """Return its Slurm jobs by number and by name."""
+    return _list_names(name for it in device.owners for name in (it.slurm_job, it.slurm_job_name))
+
+
 KEYS = (*_TEXTS, "used", "free", *_NUMBERS)
 # How similar words must be for one to be offered for the other: `usd` and `used`, not `foo` and `oom`.
 _NEAR = 0.7
@@ -259,7 +305,7 @@ def _read_term(term: str) -> Check:
     match = _TERM.fullmatch(term)
     if match is None:
         word = term.casefold()
-        return lambda it: word in " ".join((it.node, it.name, it.model or "", *it.jobs, *it.kinds)).casefold()
+        return lambda it: word in _list_words(it).casefold()
     key = match["key"].lower()
     sign = match["sign"]
     value = match["value"]
@@ -272,6 +318,11 @@ def _read_term(term: str) -> Check:
     if key not in KEYS:
         raise UsageError(f"filter {term}: {_explain(key)}")
     return _compare(_NUMBERS[key], sign, _read_value(term, key, value))
+
+
+def _list_words(device: FleetDevice) -> str:
+    names = (device.node, device.name, device.model or "", *device.jobs, *device.kinds)
+    return " ".join((*names, *_list_jobs(device), *device.pods, *device.users))
 
 
 def _read_value(term: str, key: str, value: str) -> float:

@@ -61,11 +61,6 @@ def explain_event(event: DeviceEvent) -> Meaning:
     return _OTHERS[event.kind]
 
 
-def name_event(event: DeviceEvent) -> str:
-    """Return it in a word or two: `XID 79`, `reset`."""
-    return f"XID {event.code}" if event.kind == "xid" else event.kind
-
-
 def advise(meaning: Meaning, tools: DriverTools, device: DeviceSample | None) -> str:
     """Return what to do, in sentences without a last full stop."""
     is_nvidia = tools is NVIDIA

@@ -20,7 +20,7 @@ from ..findings.driver_tools import NVIDIA, OTHER, find_tools
 from ..findings.evidence import PROCESS, EvidenceKey
 from ..findings.lifecycle import NodeClocks, Passage, begin_finding, close_finding, restate
 from ..findings.subjects import name_device, name_rank
-from .codes import Meaning, advise, explain_event, name_event
+from .codes import Meaning, advise, explain_event
 
 DEVICE_ERROR = "device_error"
 MEMORY_ERRORS = "memory_errors"
@@ -102,7 +102,7 @@ class HealthAnalyzer:
 
     def _count(self, sample: Sample, event: DeviceEvent) -> Iterator[Finding]:
         device = next((it for it in sample.devices if it.uuid == event.device_uuid), None)
-        key = _Key(sample.node, event.device_uuid or event.pci_address or "", name_event(event))
+        key = _Key(sample.node, event.device_uuid or event.pci_address or "", event.name)
         finding = self._open.get(key)
         if finding is not None and event.time_s <= (_LAST.read_number(finding) or 0.0):
             return  # samples carry it for a minute, and a predecessor may have counted it
@@ -226,4 +226,4 @@ def _word(
         who = f" ({name_rank(ranks[0])})"
     elif event.pid is not None:
         who = f" (process {event.pid})"
-    return f"{subject} {name_event(event)}: {meaning.what}{who}{again}"
+    return f"{subject} {event.name}: {meaning.what}{who}{again}"

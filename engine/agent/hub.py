@@ -44,7 +44,7 @@ from ..wire.messages import (
     decode_body,
     encode,
 )
-from ..wire.selection import RemotePeer, explain_excess, select_devices, trim_welcome
+from ..wire.selection import RemotePeer, cut_welcome, explain_excess
 from ..wire.stores import AssessmentStore, FindingStore
 from .attachments import AttachmentDesk
 from .hub_sockets import HubSockets
@@ -347,7 +347,7 @@ class Hub:
         elif (excess := explain_excess(request.devices)) is not None:
             self._refuse(peer, request.request_id, f"the list of devices {excess}")
         elif request.verb == "join":
-            welcome = self._welcome(request, envelope.hub_id)
+            welcome = self._welcome(peer, request, envelope.hub_id)
             self._sockets.answer_join(peer, request, encode("welcome", self.hub_id, welcome))
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
@@ -420,7 +420,7 @@ class Hub:
     def _refuse(self, peer: bytes, request_id: int, reason: str) -> None:
         self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
-    def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
+    def _welcome(self, peer: bytes, request: Request, known_hub_id: str) -> Welcome:
         """Return everything of the devices asked for; as cells neither past nor the rest of a sample."""
         is_full = request.detail == "full"
         sample = self._sample
@@ -428,7 +428,6 @@ class Hub:
             # Whoever asks now must not hear of a probe that has gone since the newest tick.
             sample = self._roster.mark_ended(sample)
         since_seq = request.since_seq if known_hub_id == self.hub_id else None
-        wanted = select_devices(request.devices)
         welcome = Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
@@ -441,7 +440,7 @@ class Hub:
             alerts=self._alerts.state,
             findings_number=self._batch_number,
         )
-        return welcome if wanted is None else trim_welcome(welcome, wanted)
+        return cut_welcome(welcome, self._sockets.find_part(peer, request))
 
 
 def _make_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:

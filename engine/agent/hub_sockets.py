@@ -13,10 +13,10 @@ import zmq
 from ..clock import Clock
 from ..errors import RuntimeFolderError
 from ..model import Sample
-from ..wire.cells import encode_told, encode_wanted
+from ..wire.cells import encode_part, encode_told
 from ..wire.endpoints import endpoints_of
 from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_SAMPLE, TOPIC_VIEWER, Request
-from ..wire.selection import RemotePeer, Told
+from ..wire.selection import Cut, RemotePeer, Told, select_devices
 from ..wire.unchanged import leave_out_unchanged
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class HubSockets:
             self._gate.cut_off_revoked()
 
     def publish(self, topic: bytes, told: Told) -> None:
-        """Send to all who follow a topic; over tcp only devices that they asked for.
+        """Send to all who follow a topic; over tcp only what each may read, of devices that it asked for.
 
         In the folder it is sent by `flush`, all of a turn at once, so that whoever follows wakes once for it.
         """
@@ -168,7 +168,10 @@ class HubSockets:
         self._outbox.append((topic + self._node, message))
         if self._gate is not None:
             self._gate.publish(
-                topic, message, trim=lambda it: encode_wanted(topic, self._hub_id, told, it, self._sample)
+                topic,
+                message,
+                cut=lambda part: encode_part(topic, self._hub_id, told, part, self._sample),
+                has_commands=isinstance(told, Sample) and topic == TOPIC_SAMPLE,
             )
 
     def flush(self) -> None:
@@ -193,6 +196,12 @@ class HubSockets:
             self._gate.answer_join(peer, request, message)
         else:
             self._control.send_multipart([peer, message])
+
+    def find_part(self, peer: bytes, request: Request) -> Cut:
+        """Return what a peer gets of an answer; over ipc everything about the devices that it asked for."""
+        if self._gate is None or not isinstance(peer, RemotePeer):
+            return Cut(select_devices(request.devices))
+        return self._gate.find_part(peer, request)
 
     def refuse(self, peer: bytes, request: Request) -> str | None:
         """Return why a request is refused, in one sentence, or None; over ipc everything is allowed."""

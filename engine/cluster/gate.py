@@ -13,11 +13,12 @@ import zmq
 
 from ..clock import Clock
 from ..errors import InputFileError, UsageError
+from ..sources.processes import find_user_name
 from ..wire.messages import TO_WHOM_IT_CONCERNS, Refusal, Request, encode
 from ..wire.selection import (
     JOIN_COSTS,
     MAX_PEERS_OF_KEY,
-    DeviceSelection,
+    Cut,
     KeyAllowances,
     PeerState,
     RemotePeer,
@@ -232,8 +233,8 @@ _MAY_ASK = {
 """What each role may ask; a controller may ask everything."""
 
 
-Trim = Callable[[DeviceSelection], bytes | None]
-"""Reduces a message to some devices; None where nothing is left."""
+Cutter = Callable[[Cut], bytes | None]
+"""Reduces a message to what a peer gets; None where nothing is left."""
 
 
 class Gate:
@@ -262,6 +263,7 @@ class Gate:
         self._hub_id = hub_id
         self._clock = clock
         self._peers: dict[bytes, PeerState] = {}
+        self._own_user = find_user_name(os.geteuid())
         self._keys = KeyAllowances()
         self._nodes = frozenset({""})
         self.ignored = 0
@@ -351,27 +353,45 @@ class Gate:
             return self._explain_unknown(peer.user)
         return None if role in ("worker", "controller") else self._explain_role(peer.user, "worker")
 
-    def publish(self, topic: bytes, *frames: bytes, node: str = "", trim: Trim | None = None) -> None:
+    def publish(
+        self,
+        topic: bytes,
+        *frames: bytes,
+        node: str = "",
+        cut: Cutter | None = None,
+        has_commands: bool = False,
+    ) -> None:
         """Send a message to all who follow its topic, without waiting for slow ones.
 
         Args:
             frames: The message, after the name of its node where a relay sends it.
             node: Of which node it is; empty for the one that listens.
-            trim: Makes the message of some devices alone, once for all who follow the same; None where there
-                is no such message.
+            cut: Makes the message of a part, once for all who get the same; None where there is no such
+                message.
+            has_commands: Whether it has commands of processes, which not everybody may read.
         """
         followers = [(who, peer) for who, peer in self._peers.items() if peer.is_told(topic, node)]
-        trimmed: dict[DeviceSelection, bytes | None] = {}
+        made: dict[Cut, bytes | None] = {}
         for identity, peer in followers:
-            selection = peer.selections.get(node)
-            if selection is None or trim is None:
+            part = Cut(peer.selections.get(node), self._commands_of(peer.user) if has_commands else None)
+            if part.is_whole or cut is None:
                 self.answer(identity, *frames)
                 continue
-            if selection not in trimmed:
-                trimmed[selection] = trim(selection)
-            message = trimmed[selection]
+            if part not in made:
+                made[part] = cut(part)
+            message = made[part]
             if message is not None:
                 self.answer(identity, *frames[:-1], message)
+
+    def find_part(self, peer: bytes, request: Request) -> Cut:
+        """Return what a peer gets of the answer to a request."""
+        state = self._peers.get(peer)
+        user = "" if state is None else state.user
+        return Cut(select_devices(request.devices), self._commands_of(user))
+
+    def _commands_of(self, user: str) -> str | None:
+        """Return whose commands a peer may read with arguments; None for those of everybody."""
+        return None if self._doorkeeper.role_of(user) == "controller" else self._own_user
 
     def has_followers(self, topic: bytes, node: str = "") -> bool:
         return any(peer.is_told(topic, node) for peer in self._peers.values())

@@ -17,7 +17,7 @@ from ..model import HubStatus, Sample
 from ..ranks.messages import PackedSegments
 from ..viewer.conversation import ANSWERS, Event, HubConversation, Joined
 from ..viewer.picture import NodePicture
-from ..wire.cells import encode_told, encode_wanted, trim_to_cells
+from ..wire.cells import encode_part, encode_told, trim_to_cells
 from ..wire.messages import (
     TO_WHOM_IT_CONCERNS,
     TOPIC_CELLS,
@@ -37,7 +37,7 @@ from ..wire.messages import (
     decode,
     encode,
 )
-from ..wire.selection import DeviceSelection, RemotePeer, Told, select_devices, trim_welcome
+from ..wire.selection import Cut, RemotePeer, Told, cut_welcome
 from .addresses import NodeAddress
 from .gate import MAX_PEERS, Gate, Listening
 from .links import Trust
@@ -304,7 +304,7 @@ class RelayedNode:
         for peer, (request, known_hub_id) in list(self._waiting.items()):
             if request.detail == "cells" or self._is_full:
                 del self._waiting[peer]
-                welcome = self._welcome(request, known_hub_id, newest.hub)
+                welcome = self._welcome(peer, request, known_hub_id, newest.hub)
                 self._gate.answer_join(peer, request, self._label, encode("welcome", hub_id, welcome))
 
     def judge(self) -> None:
@@ -322,16 +322,19 @@ class RelayedNode:
     def _tell(self, topic: bytes, told: Told, data: bytes | None = None) -> None:
         """Send to all who follow a topic, as it came where that is known."""
         message = data or encode_told(topic, self.node.conversation.hub_id, told)
-        self._publish(topic, message, lambda: told)
+        has_commands = isinstance(told, Sample) and topic == TOPIC_SAMPLE
+        self._publish(topic, message, lambda: told, has_commands=has_commands)
 
-    def _publish(self, topic: bytes, message: bytes, read: Callable[[], Told]) -> None:
-        """Send a message to all who follow its topic; it is read for those who follow some devices alone."""
+    def _publish(
+        self, topic: bytes, message: bytes, read: Callable[[], Told], *, has_commands: bool = False
+    ) -> None:
+        """Send a message to all who follow its topic; it is read for those who get a part of it."""
         hub_id = self.node.conversation.hub_id
 
-        def trim(wanted: DeviceSelection) -> bytes | None:
-            return encode_wanted(topic, hub_id, read(), wanted, self.node.picture.newest.sample)
+        def cut(part: Cut) -> bytes | None:
+            return encode_part(topic, hub_id, read(), part, self.node.picture.newest.sample)
 
-        self._gate.publish(topic, self._label, message, node=self.name, trim=trim)
+        self._gate.publish(topic, self._label, message, node=self.name, cut=cut, has_commands=has_commands)
 
     def _pass_on(self, data: bytes | None, events: Sequence[Event]) -> None:
         """Pass on a message; one that could not be read says nothing, and goes no further."""
@@ -403,13 +406,12 @@ class RelayedNode:
         self._tell(TOPIC_FINDING, welcome.alerts)
         self._tell(TOPIC_HUB, welcome.hub)
 
-    def _welcome(self, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
+    def _welcome(self, peer: bytes, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
         newest = self.node.picture.newest
         history = self.node.picture.history
         is_full = request.detail == "full"
         sample = newest.sample
         since_seq = request.since_seq if known_hub_id == self.node.conversation.hub_id else None
-        wanted = select_devices(request.devices)
         welcome = Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
@@ -421,7 +423,7 @@ class RelayedNode:
             assessments=newest.assessments,
             alerts=newest.alerts,
         )
-        return welcome if wanted is None else trim_welcome(welcome, wanted)
+        return cut_welcome(welcome, self._gate.find_part(peer, request))
 
 
 MOST_OPEN = 256

@@ -236,6 +236,29 @@ ProcessKind = Literal["compute", "graphics", "compute+graphics"]
 """What a process uses a device for, as the driver lists it; MPS clients compute."""
 
 
+class ProcessOwner(msgspec.Struct, frozen=True, gc=False):
+    """Names of whose a process is, where the node has them; ids are in `ProcessReading`."""
+
+    namespace: str | None = None
+    """Namespace of its Kubernetes pod."""
+    pod_name: str | None = None
+    """Name of its Kubernetes pod."""
+    container_name: str | None = None
+    """Name of its container: in its pod, of Docker or of Podman."""
+    slurm_job_name: str | None = None
+    """Name of its Slurm job, as a process of the job that we may read was started with."""
+    slurm_partition: str | None = None
+    """Partition of its Slurm job."""
+
+
+class MpsRole(msgspec.Struct, frozen=True, gc=False):
+    """Part of a process in NVIDIA's Multi-Process Service (MPS), whose clients share one context."""
+
+    role: Literal["server", "client"]
+    server_pid: int | None = None
+    """Process id of the server; of a client None where several servers use the device."""
+
+
 class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """One process that holds memory on a device."""
 
@@ -274,6 +297,40 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Number of its Slurm job."""
     slurm_step: str | None = None
     """Its step in that job: a number, `batch`, `extern` or `interactive`."""
+    owner: ProcessOwner | None = None
+    """Names of its pod, container or job; None where no name is known."""
+    mps: MpsRole | None = None
+    """Its part in MPS; None where it has none, or the driver does not report it."""
+
+
+class DeviceAllocation(msgspec.Struct, frozen=True, gc=False):
+    """A container of Kubernetes that was given a device, whether or not it uses it."""
+
+    namespace: str
+    pod_name: str
+    container_name: str
+    resource: str
+    """As in the limits of the pod: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
+    shares: int | None = None
+    """Shares of the device that it has, if containers use it in turns (time-slicing, MPS); None of a whole
+    one.
+    """
+
+
+MOST_OWNERS = 8
+"""Owners of one device that a sample names; more use it only where it is shared by many."""
+
+
+class DeviceOwner(msgspec.Struct, frozen=True, gc=False):
+    """Whose processes hold memory of a device, or who was given it by Kubernetes and does not use it."""
+
+    user: str | None = None
+    slurm_job: str | None = None
+    """Number of the Slurm job."""
+    slurm_job_name: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    """Name of the pod, else its UID."""
 
 
 ThrottleReason = Literal[
@@ -389,6 +446,34 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Limits, errors and versions; None where the source has none of it."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`. Not kept by history."""
+    allocations: tuple[DeviceAllocation, ...] | None = None
+    """Containers that the kubelet gave it to; empty where to none, None where no kubelet says. Not kept by
+    history.
+    """
+    owners: tuple[DeviceOwner, ...] = ()
+    """Where the processes are left out, as in the cells of a fleet: whose they are, 8 at most."""
+
+    def find_owners(self) -> tuple[DeviceOwner, ...]:
+        """Return whose processes hold its memory, and who was given it and does not use it; each once."""
+        if self.processes is None and self.allocations is None:
+            return self.owners
+        found: dict[DeviceOwner, None] = {}
+        for process in self.processes or ():
+            names = process.owner or _NO_NAMES
+            owner = DeviceOwner(
+                process.user,
+                process.slurm_job,
+                names.slurm_job_name,
+                names.namespace,
+                names.pod_name or process.pod,
+            )
+            if owner != _NOBODY:
+                found.setdefault(owner)
+        using = {(owner.namespace, owner.pod) for owner in found}
+        for it in self.allocations or ():
+            if (it.namespace, it.pod_name) not in using:
+                found.setdefault(DeviceOwner(namespace=it.namespace, pod=it.pod_name))
+        return tuple(found)[:MOST_OWNERS]
 
     @property
     def is_simulated(self) -> bool:
@@ -404,6 +489,9 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
             return f"sim{self.index}"
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
 
+
+_NO_NAMES: Final = ProcessOwner()
+_NOBODY: Final = DeviceOwner()
 
 FREE: Final = 0
 ALLOCATED: Final = 1
@@ -473,6 +561,11 @@ class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
     """Process that the report names, in the host's pid namespace."""
     text: str = ""
     """What the driver wrote; empty for NVML, which gives a number alone."""
+
+    @property
+    def name(self) -> str:
+        """The error in a word or two: `XID 79`, `reset`."""
+        return f"XID {self.code}" if self.kind == "xid" else self.kind
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,16 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Assessment, DeviceKind, DeviceSample, Finding, RankSample, Sample
+from ..model import (
+    Assessment,
+    DeviceEvent,
+    DeviceKind,
+    DeviceSample,
+    DeviceState,
+    Finding,
+    RankSample,
+    Sample,
+)
 
 # `step` and `phase` are found in the samples when they are asked for; all others are stored as events.
 EventKind = Literal[
@@ -19,6 +28,7 @@ EventKind = Literal[
     "rank_ended",
     "oom",
     "device_state",
+    "device_error",
     "step",
     "phase",
 ]
@@ -61,7 +71,7 @@ class RecordingIdentity(msgspec.Struct, frozen=True):
 
 class RecordingEvent(msgspec.Struct, frozen=True):
     kind: EventKind
-    # Time of the sample that shows it, in the samples' own clock.
+    # Time of the sample that shows it, in the samples' own clock; of `device_error` when the driver wrote it.
     time_s: float
     node: str
     text: str
@@ -71,6 +81,8 @@ class RecordingEvent(msgspec.Struct, frozen=True):
     step: int | None = None
     # Only of events that are counted, as dropped samples.
     count: int | None = None
+    # Of `device_state`: the state from then on.
+    state: DeviceState | None = None
 
 
 class RecordedDevice(msgspec.Struct, frozen=True):
@@ -166,6 +178,7 @@ class EventFinder:
             *self._compare_seqs(sample),
             *(event for rank in sample.ranks for event in self._compare_rank(sample, rank)),
             *(event for device in sample.devices for event in self._compare_device(sample, device)),
+            *self._find_errors(sample),
         ]
         ranks = {_key(rank): rank for rank in sample.ranks}
         for key, rank in self._ranks.items():
@@ -202,12 +215,39 @@ class EventFinder:
         if rank.phase is not None and (before is None or rank.phase != before.phase):
             yield _of_rank("phase", sample, rank, rank.phase)
 
+    def _find_errors(self, sample: Sample) -> Iterator[RecordingEvent]:
+        """Yield the errors that drivers reported since the sample before, which carries those of a minute."""
+        known = self._before.events if self._before is not None else ()
+        labels = {device.uuid: device.label for device in sample.devices}
+        for event in sample.events:
+            if any(_is_same_error(event, it) for it in known):
+                continue
+            label = labels.get(event.device_uuid or "")
+            where = f"device {label}" if label is not None else f"a device at {event.pci_address or '—'}"
+            who = "" if event.pid is None else f" (process {event.pid})"
+            text = f"{where}: {event.name}{who}"
+            yield RecordingEvent(
+                "device_error",
+                event.time_s,
+                sample.node,
+                text,
+                device_uuid=event.device_uuid,
+                pid=event.pid,
+            )
+
     def _compare_device(self, sample: Sample, device: DeviceSample) -> Iterator[RecordingEvent]:
         before = self._devices.get(device.uuid)
         if before is not None and device.state != before.state:
             why = "" if device.reason is None else f": {device.reason}"
             text = f"device {device.label} is {device.state}{why}"
-            yield RecordingEvent("device_state", sample.time_s, sample.node, text, device_uuid=device.uuid)
+            yield RecordingEvent(
+                "device_state",
+                sample.time_s,
+                sample.node,
+                text,
+                device_uuid=device.uuid,
+                state=device.state,
+            )
         ooms = _count_ooms(device)
         ooms_before = 0 if before is None else _count_ooms(before)
         if ooms > ooms_before and not sample.ranks:
@@ -227,6 +267,18 @@ class EventFinder:
             yield RecordingEvent(
                 "step", sample.time_s, sample.node, text, device_uuid=device.uuid, step=device.step
             )
+
+
+# The kernel's log has an XID that NVML reported up to so many seconds earlier; a sample has one of the two.
+SAME_ERROR_WITHIN_S = 10.0
+
+
+def _is_same_error(one: DeviceEvent, other: DeviceEvent) -> bool:
+    if (one.name, one.device_uuid) != (other.name, other.device_uuid):
+        return False
+    if one.source == other.source:
+        return (one.time_s, one.pid) == (other.time_s, other.pid)
+    return abs(one.time_s - other.time_s) <= SAME_ERROR_WITHIN_S
 
 
 def _count_ooms(device: DeviceSample) -> int:

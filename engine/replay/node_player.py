@@ -30,7 +30,7 @@ class Marks:
 
     def __init__(self, recorded: Iterable[ReplayMark]) -> None:
         self._recorded = tuple(recorded)
-        self._has_recorded = {mark.node for mark in self._recorded}
+        self._has_recorded = {mark.node for mark in self._recorded if mark.kind == "finding"}
         # By time, then by node.
         self.all = tuple(sorted(self._recorded, key=_place_of))
         self._found: dict[tuple[str, str], ReplayMark] = {}

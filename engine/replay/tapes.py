@@ -16,7 +16,7 @@ from ..files.base.input_file import show_name, show_path
 from ..files.base.series_reader import WALL_CLOCK_FROM_S
 from ..files.memory_trace.run import TraceFiles
 from ..model import SEVERITIES, DeviceSample, Finding, Sample
-from ..recording import EventKind, ImportedFile, OverviewMinute, Recording, Told
+from ..recording import EventKind, ImportedFile, OverviewMinute, Recording, RecordingEvent, Told
 from ..sampling.trace_player import TracePlayer
 from ..viewer.snapshot import ReplayMark, ReplayOverview
 from .trace_comparison import compare_runs
@@ -50,7 +50,7 @@ class Tape(Protocol):
         ...
 
     def marks(self) -> list[ReplayMark]:
-        """Return the recorded findings and out-of-memory errors, in order of time."""
+        """Return the recorded findings, out-of-memory errors and errors of devices, in order of time."""
         ...
 
     def told(self) -> list[Told]:
@@ -252,10 +252,16 @@ class RecordingTape:
             for finding in islice(gravest.values(), MOST_MARKS)
             if finding.node == self._recorded_node and self.start_s <= finding.opened_s <= self.end_s
         ]
-        kinds: tuple[EventKind, ...] = ("oom",)
+        kinds: tuple[EventKind, ...] = ("oom", "device_error", "device_state")
         events = chain.from_iterable(it.events(kinds=kinds) for it in self._recordings)
-        errors = (it for it in events if it.node == self._recorded_node)
-        found += [ReplayMark(it.time_s, "oom", it.text, None, self.node) for it in islice(errors, MOST_MARKS)]
+        errors = (it for it in events if it.node == self._recorded_node and _is_error(it))
+        found += [
+            # An error may be from before the first sample, which carries those of a minute.
+            ReplayMark(
+                max(it.time_s, self.start_s), "oom" if it.kind == "oom" else "error", it.text, None, self.node
+            )
+            for it in islice(errors, MOST_MARKS)
+        ]
         return sorted(found, key=lambda mark: mark.time_s)
 
     def told(self) -> list[Told]:
@@ -292,6 +298,11 @@ class RecordingTape:
             return device
         memory = msgspec.structs.replace(device.memory, total_bytes=self._capacity_bytes)
         return msgspec.structs.replace(device, memory=memory)
+
+
+def _is_error(event: RecordingEvent) -> bool:
+    """Return whether an event of a recording is worth a mark."""
+    return event.kind != "device_state" or event.state == "lost"
 
 
 def list_import_notes(files: Sequence[ImportedFile]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from .sampler import SourceSampler
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
+    from ..sources.owners.watch import OwnersWatch
     from ..sources.serving.watch import ServingWatch
     from .events import RecentEvents
 
@@ -77,6 +78,7 @@ class LiveProducer:
         roster: "Roster | None" = None,
         servers: "ServingWatch | None" = None,
         events: "RecentEvents | None" = None,
+        owners: "OwnersWatch | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -88,6 +90,7 @@ class LiveProducer:
         self._roster = roster
         self._servers = servers
         self._events = events
+        self._owners = owners
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -158,6 +161,8 @@ class LiveProducer:
             self._servers.close()
         if self._events is not None:
             self._events.close()
+        if self._owners is not None:
+            self._owners.close()
 
     def _is_first_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._started_s
@@ -169,6 +174,9 @@ class LiveProducer:
             self._host.watch_stalls()
         host = None if self._host is None else self._host.read()
         notes = self._notes
+        if self._owners is not None:
+            devices, told = self._owners.collect(devices)
+            notes += told
         ranks: tuple[RankSample, ...] = ()
         if self._roster is not None:
             devices, ranks, told = self._roster.collect(devices, host)
@@ -241,6 +249,7 @@ def open_node(
     from ..sources.host import HostReader
     from ..sources.kernel_log import KernelLog
     from ..sources.nvml import NvmlSource
+    from ..sources.owners.watch import OwnersWatch
     from .events import RecentEvents
 
     root = locate_root() if root is None else root
@@ -258,6 +267,7 @@ def open_node(
         plugins = make_sources()
         sources += plugins.made
         notes += plugins.notes
+    home = os.environ.get("HOME")
     servers = None
     if serving is not None:
         from ..sources.serving.watch import open_watch
@@ -273,4 +283,5 @@ def open_node(
         roster=roster,
         servers=servers,
         events=RecentEvents(KernelLog(root)),
+        owners=OwnersWatch(root, home=Path(home) if home and root == Path("/") else None),
     )

@@ -88,6 +88,10 @@ SortColumn = Literal[
     "threads",
     "time",
     "type",
+    "pod",
+    "namespace",
+    "container",
+    "job",
 ]
 
 

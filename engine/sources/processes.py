@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from ..errors import UsageError
 from ..model import ProcessKind, ProcessReading
 from ..text import make_printable
+from .cgroups import Owner, find_owner
 from .kernel_files import KeptFile, read_bytes
-from .owners import Owner, find_owner
 
 # Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are.
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"

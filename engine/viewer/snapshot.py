@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..replay.trace_comparison import TraceComparison
 
 
-MarkKind = Literal["finding", "oom", "step"]
+MarkKind = Literal["finding", "oom", "error", "step"]
 
 
 class ReplayOverview(msgspec.Struct, frozen=True):

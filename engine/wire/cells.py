@@ -16,7 +16,7 @@ from ..model import AllocatorReading, DeviceSample, HubStatus, RankSample, Sampl
 from ..model.sample import Backend, DeviceKind, DeviceState, RankCoordinates, RankState
 from ..ranks.messages import PackedSegments
 from .messages import TOPIC_CELLS, FindingBatch, body_of, decode, encode
-from .selection import DeviceSelection, Told, trim
+from .selection import Cut, Told, cut
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -45,6 +45,14 @@ class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     is_peak_exact: bool = False
 
 
+class CellOwner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    user: str | None = None
+    slurm_job: str | None = None
+    slurm_job_name: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+
+
 class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     uuid: str
     index: int
@@ -59,6 +67,7 @@ class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     allocator: CellAllocator | None = None
     rank: RankCoordinates | None = None
     step: int | None = None
+    owners: tuple[CellOwner, ...] = ()
 
 
 class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -125,6 +134,7 @@ def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]
 
 
 _read_memory, _read_allocator, _read_step = (_fields_of(it) for it in (CellMemory, CellAllocator, CellStep))
+_read_owner = _fields_of(CellOwner)
 _read_device = _fields_of(CellDevice)
 _read_rank = _fields_of(CellRank)
 
@@ -137,7 +147,8 @@ def _trim_device(device: DeviceSample) -> CellDevice:
     cell = CellDevice(*_read_device(device))
     memory = CellMemory(*_read_memory(device.memory))
     allocator = _trim_allocator(device.allocator)
-    return replace(cell, memory=memory, allocator=allocator)
+    owners = tuple([CellOwner(*_read_owner(owner)) for owner in device.find_owners()])
+    return replace(cell, memory=memory, allocator=allocator, owners=owners)
 
 
 def _trim_rank(rank: RankSample) -> CellRank:
@@ -161,9 +172,7 @@ def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
     return encode(_KINDS[type(told)], hub_id, told)
 
 
-def encode_wanted(
-    topic: bytes, hub_id: str, told: Told, wanted: DeviceSelection, sample: Sample | None
-) -> bytes | None:
-    """The same of the wanted devices alone; None if nothing is left of it."""
-    trimmed = trim(told, wanted, sample)
-    return None if trimmed is None else encode_told(topic, hub_id, trimmed)
+def encode_part(topic: bytes, hub_id: str, told: Told, part: Cut, sample: Sample | None) -> bytes | None:
+    """The same as far as a peer gets it; None if nothing is left of it."""
+    found = cut(told, part, sample)
+    return None if found is None else encode_told(topic, hub_id, found)

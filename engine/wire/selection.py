@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import InitVar, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from ..alerts.state import AlertState
 from ..errors import UsageError
 from ..history import HistoryBlock
 from ..history.block import HOST_KEY
+from ..masking import mask_command, name_program
 from ..model import Assessment, DeviceSample, Finding, HubStatus, Sample, ServerSample
 from ..ranks.messages import PackedSegments
 from .messages import FindingBatch, Welcome
@@ -110,10 +112,69 @@ def _means(word: str, uuid: str, label: str) -> bool:
     return is_of_uuid and uuid.casefold().startswith(word)
 
 
+class Cut(NamedTuple):
+    """What of a node's messages a peer gets."""
+
+    # None for all devices.
+    devices: DeviceSelection | None = None
+    # Whose commands it may read with their arguments, secrets masked; None for everybody's, as they are.
+    commands_of: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self == Cut()
+
+
+def hide_commands(sample: Sample, user: str) -> Sample:
+    """Return a sample for a peer without the right to commands: of processes of others it has the program.
+
+    Args:
+        user: Whose agent it is; secrets in commands of this user are masked. Ranks report to agents of their
+            own user alone.
+    """
+    return replace(
+        sample,
+        devices=tuple([_hide_commands_on(device, user) for device in sample.devices]),
+        ranks=tuple(
+            [
+                it if it.command is None else replace(it, command=mask_command(it.command))
+                for it in sample.ranks
+            ]
+        ),
+    )
+
+
+def _hide_commands_on(device: DeviceSample, user: str) -> DeviceSample:
+    if not device.processes:
+        return device
+    processes = [
+        it
+        if it.command is None
+        else replace(it, command=mask_command(it.command) if it.user == user else name_program(it.command))
+        for it in device.processes
+    ]
+    return replace(device, processes=tuple(processes))
+
+
 # What is about the node as a whole stays, and a process whose device is not known.
 
 # All publications of a node.
 Told = Sample | FindingBatch | AlertState | HubStatus | PackedSegments
+
+
+def cut(told: Told, part: Cut, sample: Sample | None) -> Told | None:
+    """Return the part of a publication that a peer gets; None if nothing is left of it."""
+    found = told if part.devices is None else trim(told, part.devices, sample)
+    if isinstance(found, Sample) and part.commands_of is not None:
+        return hide_commands(found, part.commands_of)
+    return found
+
+
+def cut_welcome(welcome: Welcome, part: Cut) -> Welcome:
+    found = welcome if part.devices is None else trim_welcome(welcome, part.devices)
+    if found.sample is None or part.commands_of is None:
+        return found
+    return replace(found, sample=hide_commands(found.sample, part.commands_of))
 
 
 def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | None:

@@ -15,6 +15,7 @@ from ...engine.model import (
     HostSample,
     HubStatus,
     ModelStateReading,
+    ProcessOwner,
     ProcessReading,
     RankSample,
     StepReading,
@@ -113,6 +114,14 @@ def _collect_devices(picture: Picture) -> Iterator[Metric]:
     ]
     owner_labels = (*DEVICE_LABELS, "pid", *OWNER_LABELS)
     yield from make_rows(PROCESS_NAME, "gauge", "bytes", PROCESS_HELP, owner_labels, held)
+    given = dict.fromkeys(
+        (*labels, *map(label_text, (it.namespace, it.pod_name, it.container_name, it.resource)))
+        for labels, device in answering
+        for it in (device.allocations or ())[:MOST_ALLOCATIONS]
+    )
+    yield from make_info(
+        ALLOCATION_INFO_NAME, ALLOCATION_INFO_HELP, (*DEVICE_LABELS, *ALLOCATION_LABELS), list(given)
+    )
 
 
 def _collect_ranks(picture: Picture) -> Iterator[Metric]:
@@ -170,14 +179,37 @@ FREE = Family[DeviceSample](
 )
 PROCESS_NAME = "vramscope_process_used_bytes"
 PROCESS_HELP = "Device memory of each process, with whose it is; no command, which may have secrets in it."
-OWNER_LABELS = ("user", "container", "pod", "slurm_job", "slurm_step")
+OWNER_LABELS = (
+    "user",
+    "namespace",
+    "pod",
+    "pod_uid",
+    "container",
+    "slurm_job",
+    "slurm_job_name",
+    "slurm_step",
+)
+ALLOCATION_INFO_NAME = "vramscope_device_allocation"
+ALLOCATION_INFO_HELP = "Containers that the kubelet gave the device to, whether or not they use it."
+ALLOCATION_LABELS = ("namespace", "pod", "container", "resource")
 # Series of one device: a scrape stays bounded on a node that is shared by many.
 MOST_PROCESSES = 256
+MOST_ALLOCATIONS = 64
 
 
 def _find_owner(process: ProcessReading) -> tuple[str | None, ...]:
-    """Return the values of `OWNER_LABELS`."""
-    return process.user, process.container, process.pod, process.slurm_job, process.slurm_step
+    """Return the values of `OWNER_LABELS`; names are those that other exporters of a cluster use."""
+    owner = process.owner or ProcessOwner()
+    return (
+        process.user,
+        owner.namespace,
+        owner.pod_name,
+        process.pod,
+        owner.container_name or process.container,
+        process.slurm_job,
+        owner.slurm_job_name,
+        process.slurm_step,
+    )
 
 
 LOWER_BOUND = Family[DeviceSample](

@@ -13,7 +13,10 @@ from ...engine.model import DeviceActivity, DeviceHardware, DeviceSample, Memory
 from ...engine.units import MIB
 from .families import Metric, Picture, Row, label_text, make_rows
 
-DCGM_LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "Hostname", "pod_uid")
+DCGM_LABELS = (
+    *("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "Hostname"),
+    *("pod", "namespace", "container", "pod_uid"),
+)
 DRIVER_LABEL = "DCGM_FI_DRIVER_VERSION"
 _KINDS = ("gpu", "mig", "unified", "vgpu")
 """A modelled card has no driver, and a dashboard of DCGM could not say that it is modelled."""
@@ -105,8 +108,15 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
     address = (device.pci_address or "").upper()
     domain, colon, rest = address.partition(":")
     pods = {it.pod for it in device.processes or ()}
+    names = {
+        (it.owner.pod_name, it.owner.namespace, it.owner.container_name) if it.owner else (None, None, None)
+        for it in device.processes or ()
+    }
+    if device.allocations:
+        names = {(it.pod_name, it.namespace, it.container_name) for it in device.allocations}
     # Of a device that several share, or that a process outside of pods uses, no single pod has the memory.
-    pod = pods.pop() if len(pods) == 1 else None
+    pod, namespace, container = names.pop() if len(names) == 1 else (None, None, None)
+    uid = pods.pop() if len(pods) == 1 else None
     values = (
         device.index,
         device.uuid,
@@ -116,6 +126,9 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
         (device.name or "").partition(" MIG ")[2],
         picture.node,
         pod,
+        namespace,
+        container,
+        uid,
         None if device.hardware is None else device.hardware.driver_version,
     )
     return tuple(map(label_text, values))

@@ -55,7 +55,7 @@ FLEET_SCHEMA: Final = "vramscope.fleet/1"
 COLUMNS = (
     *("node", "label", "name", "uuid", "model", "state", "is_old", "is_node_lost", "is_simulated"),
     *("used_bytes", "total_bytes", "level", "reason", "oom_in_s", "probability", "kinds", "jobs"),
-    *("rank", "tp", "pp", "dp", "trend", "full_in_s"),
+    *("rank", "tp", "pp", "dp", "trend", "full_in_s", "pods", "namespaces", "users"),
 )
 """Fields of `FleetDevice`, in the order of the table's columns."""
 

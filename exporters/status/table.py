@@ -438,6 +438,14 @@ def is_host_pid(process: ProcessReading) -> bool:
     return process.command is None and process.started_s is None
 
 
+def _name_container(process: ProcessReading) -> str:
+    owner = process.owner
+    if owner is not None and owner.pod_name is not None:
+        return make_printable(f"pod {owner.namespace or '—'}/{owner.pod_name}")
+    name = None if owner is None else owner.container_name
+    return make_printable(f"container {name or process.container or '—'}")
+
+
 def describe_command(process: ProcessReading) -> str:
     """Return the command of a process, with where it runs if that is not simply here."""
     command = make_printable(process.command or "—")
@@ -448,5 +456,5 @@ def describe_command(process: ProcessReading) -> str:
     if process.location == "gone":
         return f"{command} (exited, memory still held)"
     if process.location == "container":
-        return f"[container {make_printable(process.container or '—')}] {command}"
+        return f"[{_name_container(process)}] {command}"
     return command

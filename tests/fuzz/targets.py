@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.engine.sources.pretend_kubelet import Given, make_answer
 from vramscope.analyzers.modules import make_breakdown
 from vramscope.engine.errors import ServerUnreachableError, VramscopeError
 from vramscope.engine.files.case_table import read_case_table
@@ -35,7 +36,7 @@ from vramscope.engine.files.phases import read_phase_file
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 from vramscope.engine.files.serving_log import read_serving_log
 from vramscope.engine.files.sweep.logs import read_configuration_log
-from vramscope.engine.model import Sample, ServerKind, ServerSample
+from vramscope.engine.model import DeviceSample, Sample, ServerKind, ServerSample
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
     DAMAGES,
@@ -54,6 +55,9 @@ from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.engine.settings.layers import read_settings_file
 from vramscope.engine.soundness import check_numbers
+from vramscope.engine.sources.owners.containers import parse_containers
+from vramscope.engine.sources.owners.kubelet import Allocation, parse_answer, parse_checkpoint
+from vramscope.engine.sources.owners.names import join_by_ids, list_allocations
 from vramscope.engine.sources.serving.answers import read_answer, recognize_answer
 from vramscope.engine.workloads.serving.formats import Format, answer
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
@@ -479,6 +483,33 @@ def _seed_metrics() -> Iterable[bytes]:
             yield page[1].encode()
 
 
+def read_owners(data: bytes) -> None:
+    """Read what a kubelet, its file, Docker and Podman say; names have to go through the wire."""
+    found: list[Allocation] = []
+    for parse in (parse_answer, parse_checkpoint):
+        with suppress(ValueError):
+            found += parse(data)
+    with suppress(ValueError):
+        parse_containers(data)
+    join_by_ids(found, found)
+    for given in list_allocations(found).values():
+        _check_samples([Sample("n", 1, 1.0, 1.0, (DeviceSample("GPU-1", 0, allocations=given),))])
+
+
+def _seed_owners() -> Iterable[bytes]:
+    yield make_answer([Given("ml", "llama-0", "trainer", ("GPU-a", "GPU-b::1"), "8a7b")])
+    entry = {
+        "PodUID": "8a7b",
+        "ContainerName": "main",
+        "ResourceName": "x/gpu",
+        "DeviceIDs": {"0": ["GPU-a"]},
+    }
+    yield msgspec.json.encode({"Data": {"PodDeviceEntries": [entry]}, "Checksum": 1})
+    yield msgspec.json.encode(
+        [{"Id": "3f4e01234567", "Names": ["/run"]}, {"id": "4f4e01234567", "names": ["r"]}]
+    )
+
+
 TARGETS = {
     "recording": Target(read_recording, _seed_recording, 1 << 20),
     "block": Target(read_block, _seed_block),
@@ -492,6 +523,7 @@ TARGETS = {
     "flight": Target(read_flight, _seed_flight),
     "oom-text": Target(read_oom_text, _seed_oom_text),
     "metrics": Target(read_metrics, _seed_metrics),
+    "owners": Target(read_owners, _seed_owners),
     "modules": Target(read_modules, _seed_modules),
     "phases": Target(read_phases, _seed_phases),
     "identify": Target(identify_file, _seed_samples),

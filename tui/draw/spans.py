@@ -53,6 +53,14 @@ def line_text(line: Iterable[Span]) -> str:
     return "".join(text for text, _ in line)
 
 
+def shorten_middle(text: str, cells: int, ellipsis: str) -> str:
+    """Return a name that fits, without its middle where it is too long: replicas differ at their end."""
+    if cell_len(text) <= cells or cells <= 2 * len(ellipsis):
+        return text
+    head = (cells - len(ellipsis)) // 3
+    return f"{text[:head]}{ellipsis}{text[head + len(ellipsis) - cells :]}"
+
+
 def fit_text(text: str, width: int, ellipsis: str) -> str:
     """Return text in exactly `width` cells: padded on the right, or cut with an ellipsis."""
     if width <= 0:

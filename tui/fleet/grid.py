@@ -17,7 +17,7 @@ from ...analyzers.trend_words import grade_trend
 from ..draw.bars import level_glyph
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
-from ..draw.spans import Line, Role, Span, fit_line, fit_text
+from ..draw.spans import Line, Role, Span, fit_line, fit_text, shorten_middle
 from ..frame import keys
 from ..frame.theme import find_looks, to_strip
 from ..widgets.line_page import MarkingWidget
@@ -171,7 +171,9 @@ def _draw_label(
     """Return the name of a group before its first cells; an edge marks the cursor's block."""
     if not layout.label_cells:
         return []
-    name = fit_text(group.name if not block.start else "", layout.label_cells - 1, glyphs.ellipsis)
+    name = "" if block.start else group.name
+    room = layout.label_cells - 1
+    name = fit_text(shorten_middle(name, room, glyphs.ellipsis), room, glyphs.ellipsis)
     return (
         [Span(name, "strong"), Span(glyphs.selected, "accent")] if is_chosen else [Span(f"{name} ", "muted")]
     )

@@ -179,7 +179,9 @@ def _list_facts(device: FleetDevice, node: FleetNode) -> list[str]:
         f"{name}{value}" for name in ("tp", "pp", "dp") if (value := getattr(device, name)) is not None
     ]
     rank = [] if device.rank is None else [" ".join((f"rank {device.rank}", *degrees))]
-    facts = [*rank, *(f"job {job}" for job in device.jobs), *device.kinds]
+    named = (("job", device.all_jobs), ("pod", device.pods), ("user", device.users))
+    jobs, pods, users = ([f"{word} {name}" for name in names[:MOST_OWNERS]] for word, names in named)
+    facts = [*rank, *jobs, *pods, *device.kinds, *users]
     if node.clock_offset_s is not None:
         sign = "ahead" if node.clock_offset_s > 0 else "behind"
         facts.insert(0, f"its clock {format_age(abs(node.clock_offset_s))} {sign}")
@@ -198,12 +200,17 @@ FACTS_FROM_ROWS = 5
 LOST_FROM_ROWS = 8
 ACROSS_FROM_ROWS = 9
 AGE_TICK_S = 1.0
+# Names of each kind that the line of a device has.
+MOST_OWNERS = 2
 GROUP_TITLES: Mapping[Grouping, str] = {
     "node": "node",
     "job": "job",
     "tp": "tensor-parallel rank (tp)",
     "pp": "pipeline stage (pp)",
     "dp": "data-parallel rank (dp)",
+    "pod": "pod of Kubernetes",
+    "namespace": "namespace of Kubernetes",
+    "user": "user",
     "none": "none: all devices in one group",
 }
 SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "name": "name"}

@@ -1,23 +1,12 @@
 """The environment that a process was started with: of a process of ours on this machine, secrets masked."""
 
-import re
 from pathlib import Path
 
+from ...engine.masking import MASKED, mask_variable
 from ...engine.model import ProcessReading
 from ...engine.sources.processes import PROC
 from ...engine.text import make_printable
 from .process_signals import SignalPolicy, has_same_start
-
-# Parts of names, and ends of names, whose values nobody should see on a shared screen.
-_SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|COOKIE|BEARER|SIGNATURE|DSN|WEBHOOK|(^|_)(AUTH|PWD|PIN)$",
-    re.IGNORECASE,
-)
-# The working folder of a shell.
-_HARMLESS = frozenset({"PWD", "OLDPWD"})
-# A password in an address: `https://user:password@host`.
-_PASSWORD_IN_ADDRESS = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
-MASKED = "… (masked)"
 
 
 class EnvironmentRefused(Exception):  # noqa: N818 - it is an answer for the user, not a failure of ours
@@ -57,14 +46,9 @@ def read_environment(process: ProcessReading, proc: Path = PROC) -> dict[str, st
     if not has_same_start(process):
         raise EnvironmentRefused(f"process id {process.pid} now belongs to another process")
     entries = (entry.decode("utf-8", "replace").partition("=") for entry in data.split(b"\0"))
-    return {make_printable(name): mask(name, make_printable(value)) for name, _, value in entries if name}
-
-
-def mask(name: str, value: str) -> str:
-    """Return a value, or that it is masked because of its name; passwords in addresses are masked too."""
-    if value and name not in _HARMLESS and _SECRET_NAME.search(name):
-        return MASKED
-    return _PASSWORD_IN_ADDRESS.sub(rf"\1{MASKED}@", value)
+    return {
+        make_printable(name): mask_variable(name, make_printable(value)) for name, _, value in entries if name
+    }
 
 
 def describe_environment(variables: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ from ...engine.model import DeviceSample, ProcessKind, ProcessReading, RankSampl
 from ...engine.settings import SortColumn
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
+from ..draw.spans import shorten_middle
 from ..widgets.device_view import name_coordinates, spell_label
 
 # How much of a pod's UID is shown.
@@ -60,11 +61,55 @@ class ProcessRow(NamedTuple):
             case "gone":
                 return "exited, memory still held"
             case "container":
-                name = self.process.container
-                pod = f", pod {self.process.pod[:POD_CHARS]}" if self.process.pod else ""
-                return f"container {name}{pod}" if name else f"in a container{pod}"
+                return self._place
             case _:
-                return ""
+                mps = self.process.mps
+                if mps is None or mps.role == "server":
+                    return ""
+                return "MPS client" if mps.server_pid is None else f"MPS client of {mps.server_pid}"
+
+    @property
+    def _place(self) -> str:
+        """Its pod, Slurm job or container, by name where that is known."""
+        if self.pod_name:
+            return f"pod {self.pod_name}"
+        if self.container is None and self.process.slurm_job:
+            return f"job {self.job}"
+        pod = f", pod {self.process.pod[:POD_CHARS]}" if self.process.pod else ""
+        return f"container {self.container}{pod}" if self.container else f"in a container{pod}"
+
+    @property
+    def pod_name(self) -> str | None:
+        return None if self.process.owner is None else self.process.owner.pod_name
+
+    @property
+    def container(self) -> str | None:
+        """Name of its container, else its id; the control group of a Slurm job is none."""
+        found = self.process.container
+        job = f"slurm job {self.process.slurm_job}"
+        return self.container_name or (None if found == job else found)
+
+    @property
+    def namespace(self) -> str | None:
+        return None if self.process.owner is None else self.process.owner.namespace
+
+    @property
+    def container_name(self) -> str | None:
+        return None if self.process.owner is None else self.process.owner.container_name
+
+    @property
+    def pod(self) -> str | None:
+        """Name of its pod, else the beginning of its UID."""
+        return self.pod_name or (self.process.pod[:POD_CHARS] if self.process.pod else None)
+
+    @property
+    def job(self) -> str | None:
+        """Number and name of its Slurm job, else the job of `vramscope run`."""
+        number = self.process.slurm_job
+        if number is None:
+            return None if self.rank is None else self.rank.job
+        name = None if self.process.owner is None else self.process.owner.slurm_job_name
+        return f"{number} {name}" if name else number
 
     @property
     def rank_name(self) -> str:
@@ -93,6 +138,8 @@ class Column(NamedTuple):
     meaning: str
     # Whether it says something of a process that holds no device memory.
     is_of_host: bool = True
+    # Whether a row is a reason to show it unasked; None: any value is one.
+    joins_for: Callable[[ProcessRow], bool] | None = None
 
 
 def _optional(value: float | str | None) -> SortKey | None:
@@ -109,10 +156,16 @@ def _percent(value: float | None) -> str:
     return show_number(value, ",.0f", " %")
 
 
+def _ends(text: str | None, cells: int) -> str:
+    return "—" if text is None else shorten_middle(text, cells, "…")
+
+
 _KIND_LETTERS: dict[ProcessKind, str] = {"compute": "C", "graphics": "G", "compute+graphics": "C+G"}
 
 
 def _kind_text(row: ProcessRow) -> str:
+    if row.process.mps is not None:
+        return "M+C" if row.process.mps.role == "client" else "MPS"
     return "—" if row.process.kind is None else _KIND_LETTERS[row.process.kind]
 
 
@@ -160,7 +213,7 @@ COLUMNS: tuple[Column, ...] = (
         False,
         _kind_text,
         lambda row: _optional(row.process.kind),
-        "C computes, G draws, C+G both",
+        "C computes, G draws, C+G both; M+C a client of MPS, MPS its server",
         is_of_host=False,
     ),
     Column(
@@ -240,6 +293,43 @@ COLUMNS: tuple[Column, ...] = (
         "how long it runs",
     ),
     Column(
+        "pod",
+        "POD",
+        22,
+        False,
+        lambda row: _ends(row.pod, 22),
+        lambda row: _optional(row.pod),
+        "pod of Kubernetes, else the beginning of its UID",
+    ),
+    Column(
+        "namespace",
+        "NAMESPACE",
+        12,
+        False,
+        lambda row: _ends(row.namespace, 12),
+        lambda row: _optional(row.namespace),
+        "namespace of the pod",
+    ),
+    Column(
+        "container",
+        "CONTAINER",
+        14,
+        False,
+        lambda row: _ends(row.container, 14),
+        lambda row: _optional(row.container),
+        "container, by name or id",
+    ),
+    Column(
+        "job",
+        "JOB",
+        16,
+        False,
+        lambda row: _ends(row.job, 16),
+        lambda row: _optional(row.job),
+        "job of Slurm, or of `vramscope run`",
+        joins_for=lambda row: row.process.slurm_job is not None,
+    ),
+    Column(
         "command",
         "COMMAND",
         0,
@@ -255,6 +345,8 @@ COLUMN_GAP = 2
 # Columns of a list for which none were chosen, and those that join them where there is room.
 USUAL_COLUMNS: frozenset[SortColumn] = frozenset({"device", "pid", "user", "memory", "share", "command"})
 FURTHER_COLUMNS: tuple[SortColumn, ...] = (
+    "pod",
+    "job",
     "sm",
     "cpu",
     "host_memory",
@@ -262,6 +354,8 @@ FURTHER_COLUMNS: tuple[SortColumn, ...] = (
     "bandwidth",
     "type",
     "threads",
+    "namespace",
+    "container",
 )
 # Cells that the command keeps before a further column joins.
 ROOMY_COMMAND_CELLS = 24
@@ -303,7 +397,10 @@ def find_known(rows: Iterable[ProcessRow]) -> frozenset[SortColumn]:
     found: set[SortColumn] = set()
     for row in rows:
         left = [name for name in FURTHER_COLUMNS if name not in found]
-        found.update(name for name in left if column_named(name).order(row) is not None)
+        for name in left:
+            column = column_named(name)
+            if column.order(row) is not None if column.joins_for is None else column.joins_for(row):
+                found.add(name)
     return frozenset(found)
 
 
@@ -387,7 +484,7 @@ def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
 
     Args:
         text: The filter; it is searched in user, process id, rank, command, note and device
-            (`gpu0`), ignoring case. `pod:`, `job:`, `user:` and `container:` name one field.
+            (`gpu0`), ignoring case. `pod:`, `ns:`, `job:`, `user:` and `container:` name one field.
     """
     words = tuple(text.lower().split())
     phrase = " ".join(words)
@@ -395,12 +492,19 @@ def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
 
 
 # Whose a process is, by the word that a filter names it with: `pod:8a7b`, `job:1234`, `user:ada`.
-OWNERS: dict[str, Callable[[ProcessRow], str | None]] = {
-    "pod": lambda row: row.process.pod,
-    "job": lambda row: row.process.slurm_job or (None if row.rank is None else row.rank.job),
-    "user": lambda row: row.process.user,
-    "container": lambda row: row.process.container,
+OWNERS: dict[str, Callable[[ProcessRow], tuple[str | None, ...]]] = {
+    "pod": lambda row: (row.pod_name, row.process.pod),
+    "ns": lambda row: (row.namespace,),
+    "job": lambda row: (
+        row.process.slurm_job,
+        None if row.process.owner is None else row.process.owner.slurm_job_name,
+        None if row.rank is None else row.rank.job,
+    ),
+    "user": lambda row: (row.process.user,),
+    "container": lambda row: (row.container_name, row.process.container),
 }
+# A pod's name and its UID are long: the beginning of either does.
+_BY_BEGINNING = frozenset({"pod"})
 
 
 def _contains(row: ProcessRow, term: str) -> bool:
@@ -408,13 +512,15 @@ def _contains(row: ProcessRow, term: str) -> bool:
     process = row.process
     name, colon, value = term.partition(":")
     if colon and value and name in OWNERS:
-        # A pod's UID is long: its beginning does.
-        owner = (OWNERS[name](row) or "").lower()
-        return owner.startswith(value) if name == "pod" else owner == value
+        owners = [owner.lower() for owner in OWNERS[name](row) if owner]
+        if name in _BY_BEGINNING:
+            return any(owner.startswith(value) for owner in owners)
+        return value in owners
     device = row.device
     command = row.command if process.command else None
     place = f"gpu{device.label}"
-    fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name)
+    owner = (row.pod, row.namespace, row.container_name, row.job)
+    fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name, *owner)
     return any(term in field.lower() for field in fields if field)
 
 

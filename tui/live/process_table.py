@@ -42,6 +42,8 @@ from .process_tree import arrange_tree
 SIDE_SCROLL_CELLS = 8
 ELLIPSIS = "…"
 MARK = "✓"
+# Where one of these is shown, the command need not name the container before it.
+OWNER_COLUMNS: frozenset[SortColumn] = frozenset({"pod", "container"})
 SORT_MARKS = {True: "▼", False: "▲"}
 
 
@@ -372,7 +374,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             spans.append(Span(row.branch, "faint"))
         if row.rank_name:
             spans.append(Span(f"{row.rank_name}  ", "accent"))
-        if row.note:
+        has_owner = row.process.location == "container" and any(it.name in OWNER_COLUMNS for it in fixed)
+        if row.note and not has_owner:
             spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
         left = width - sum(len(span.text) for span in spans)
         command = _draw_command(row.command, left, self._command_offset) if left > 0 else ""

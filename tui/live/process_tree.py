@@ -39,10 +39,11 @@ def arrange_tree(
     def rank(pid: int) -> tuple[int, int]:
         return place.get(first_of.get(pid, -1), len(place)), pid
 
+    parents = {pid: _find_parent(process, readings) for pid, process in readings.items()}
     children: dict[int, list[int]] = {}
     for pid in sorted(readings, key=rank):
-        children.setdefault(readings[pid].parent_pid or 0, []).append(pid)
-    roots = sorted((pid for pid in readings if readings[pid].parent_pid not in readings), key=rank)
+        children.setdefault(parents[pid] or 0, []).append(pid)
+    roots = sorted((pid for pid in readings if parents[pid] is None), key=rank)
     tree: list[ProcessRow] = []
     seen: set[int] = set()
     # Whatever a remote node says of its processes, each is listed once: a circle has no root.
@@ -80,5 +81,11 @@ def _find_first_rows(
         above: int | None = pid
         while above is not None and above in readings and above not in found:
             found[above] = pid
-            above = readings[above].parent_pid
+            above = _find_parent(readings[above], readings)
     return found
+
+
+def _find_parent(process: ProcessReading, readings: Mapping[int, ProcessReading]) -> int | None:
+    """Return the listed process below which one is: its parent, else the MPS server whose client it is."""
+    server = None if process.mps is None or process.mps.role == "server" else process.mps.server_pid
+    return next((pid for pid in (process.parent_pid, server) if pid is not None and pid in readings), None)

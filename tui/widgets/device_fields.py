@@ -355,8 +355,12 @@ def facts(
         found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
     processes = view.device.processes
     if widths.has_processes and processes is not None:
-        counted = Span(count_text(len(processes), "process", "processes"), "muted")
-        found.append([counted, *details_age(view)])
+        given = () if processes else view.device.allocations or ()
+        counted = count_text(len(processes), "process", "processes")
+        if given:
+            pods = {f"{it.namespace}/{it.pod_name}" for it in given}
+            counted = f"given to {min(pods) if len(pods) == 1 else f'{len(pods)} pods'}, not used"
+        found.append([Span(counted, "text" if given else "muted"), *details_age(view)])
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return [*found, *hardware_facts(view)] if has_hardware else found

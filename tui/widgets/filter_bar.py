@@ -9,7 +9,7 @@ from textual.widgets import Input, Label
 
 from ..frame import keys
 
-HINT = "in user, PID, command, note, GPU; Enter keeps, Esc clears"
+HINT = "in user, PID, pod, job, command; Enter keeps, Esc clears"
 # Cells for the label and the words.
 LEAST_WORDS_CELLS = 22
 

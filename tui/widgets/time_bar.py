@@ -8,7 +8,7 @@ from math import ceil, floor
 from textual import events
 from textual.message import Message
 
-from ...engine.model import SEVERITIES
+from ...engine.model import SEVERITIES, Severity
 from ...engine.unmeasured import most_known
 from ...engine.viewer.snapshot import ReplayMark, ReplayOverview, ReplayState
 from ..draw.glyphs import Glyphs
@@ -81,12 +81,16 @@ def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], 
     return _describe_state(replay), [], 0
 
 
+# Of marks that are no findings.
+_SEVERITIES: dict[str, Severity] = {"oom": "critical", "error": "high"}
+
+
 def draw_bar(replay: ReplayState, width: int, glyphs: Glyphs) -> list[Piece]:
-    """Return the span as a line: a mark for each finding and out-of-memory error, and where the replay is."""
+    """Return the span as a line: a mark for each finding and error, and where the replay is."""
     at = _cell_of(replay.position_s, replay, width)
     cells = [Piece(glyphs.rule, "accent" if cell < at else "faint") for cell in range(width)]
     for mark in sorted(replay.marks, key=_gravity):
-        severity = "critical" if mark.kind == "oom" else mark.severity or "low"
+        severity = _SEVERITIES.get(mark.kind) or mark.severity or "low"
         sign = glyphs.tick if severity == "low" else glyphs.risk(severity)
         cells[_cell_of(mark.time_s, replay, width)] = Piece(sign, severity)
     cells[at] = Piece(glyphs.full, "accent")

@@ -245,7 +245,7 @@ def examine_other_devices(root: Path | None = None) -> Iterator[Check]:
 
 def examine_kernel_log(root: Path | None = None) -> Iterator[Check]:
     """Check what drivers of GPUs have reported since boot, as far as the kernel's log has it still."""
-    from vramscope.analyzers.health.codes import explain_event, name_event
+    from vramscope.analyzers.health.codes import explain_event
     from vramscope.engine.sources.kernel_log import KernelLog
 
     log = KernelLog(locate_root() if root is None else root, is_from_start=True)
@@ -266,7 +266,7 @@ def examine_kernel_log(root: Path | None = None) -> Iterator[Check]:
     newest = (severe or events)[-1]
     age = format_age(max(0.0, time.time() - newest.time_s))
     where = "" if newest.pci_address is None else f" of the GPU at {newest.pci_address}"
-    what = f"{name_event(newest)}{where} {age} ago: {explain_event(newest).what}"
+    what = f"{newest.name}{where} {age} ago: {explain_event(newest).what}"
     found = f"{len(events)} errors of GPU drivers, the newest {'severe one ' if severe else ''}{what}"
     yield Check("kernel log", "warning" if severe else "note", found, "see `dmesg | grep -i -e nvrm -e drm`")
 

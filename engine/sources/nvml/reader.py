@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 from msgspec.structs import replace
 
 from ...errors import DeviceLostError, NotSupportedError
-from ...model import MemoryReading, ProcessKind, ProcessReading
+from ...model import MemoryReading, MpsRole, ProcessKind, ProcessReading
 from ..host import read_host_memory
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
@@ -39,10 +39,12 @@ from .hardware import HardwareQuestions
 # (`usedGpuCcProtectedMemory`) than before and after; read with the wrong length it yields garbage pids. So
 # a list is accepted only if every entry is possible, and otherwise read in the next layout.
 
+# Clients of MPS; its server is in the first list below.
+MPS_LIST = "nvmlDeviceGetMPSComputeRunningProcesses"
 LISTS: dict[str, ProcessKind] = {
     "nvmlDeviceGetComputeRunningProcesses": "compute",
     "nvmlDeviceGetGraphicsRunningProcesses": "graphics",
-    "nvmlDeviceGetMPSComputeRunningProcesses": "compute",
+    MPS_LIST: "compute",
 }
 # Largest pid that Linux gives (PID_MAX_LIMIT).
 MOST_PIDS = 1 << 22
@@ -82,6 +84,7 @@ class ListedProcess(NamedTuple):
 
     used_bytes: int | None
     kind: ProcessKind
+    is_mps_client: bool = False
 
 
 class ListRefusedError(Exception):
@@ -130,17 +133,23 @@ class ProcessLists:
         """
         held: dict[tuple[int, ...], int | None] = {}
         kinds: dict[int, ProcessKind] = {}
-        lists = [(kind, self._read_list(name, handle, total_bytes, buffer)) for name, kind in LISTS.items()]
+        clients: set[int] = set()
+        lists = [(name, self._read_list(name, handle, total_bytes, buffer)) for name in LISTS]
         if all(processes is None for _, processes in lists):
             return None
-        for kind, processes in lists:
+        for name, processes in lists:
+            kind = LISTS[name]
+            if name == MPS_LIST and processes:
+                clients.update(process.pid for process in processes)
             for process in processes or ():
                 key = (process.pid, *process.instances)
                 known = held.get(key)
                 held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
                 is_both = kinds.get(process.pid, kind) != kind
                 kinds[process.pid] = "compute+graphics" if is_both else kind
-        return {pid: ListedProcess(used, kinds[pid]) for pid, used in _sum_by_pid(held).items()}
+        return {
+            pid: ListedProcess(used, kinds[pid], pid in clients) for pid, used in _sum_by_pid(held).items()
+        }
 
     def _read_list(
         self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
@@ -403,13 +412,12 @@ class NvmlReader:
     def _describe(self, listed: dict[int, ListedProcess]) -> tuple[ProcessReading, ...]:
         loads = self._hardware.process_loads or {}
         found = []
-        for pid, (used_bytes, kind) in listed.items():
+        for pid, (used_bytes, kind, is_mps_client) in listed.items():
             load = loads.get(pid)
             sm = None if load is None else load.sm_percent
             memory = None if load is None else load.memory_bandwidth_percent
-            found.append(
-                self._table.read(pid, used_bytes, kind, sm_percent=sm, memory_bandwidth_percent=memory)
-            )
+            reading = self._table.read(pid, used_bytes, kind, sm_percent=sm, memory_bandwidth_percent=memory)
+            found.append(replace(reading, mps=MpsRole("client")) if is_mps_client else reading)
         return tuple(found)
 
 

@@ -2,12 +2,13 @@
 
 from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection
-from vramscope.engine.cluster.gate import Trim
+from vramscope.engine.cluster.gate import Cutter
 from vramscope.engine.cluster.relay import RelayedNode
 from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.wire.messages import Envelope, Request, Welcome, body_of, decode, encode
+from vramscope.engine.wire.selection import Cut
 
 from ..agent.hubs import make_sample
 
@@ -22,8 +23,19 @@ class HandGate:
         """Nobody follows."""
         return False
 
-    def publish(self, topic: bytes, *frames: bytes, node: str = "", trim: Trim | None = None) -> None:
+    def publish(
+        self,
+        topic: bytes,
+        *frames: bytes,
+        node: str = "",
+        cut: Cutter | None = None,
+        has_commands: bool = False,
+    ) -> None:
         """Nobody listens."""
+
+    def find_part(self, peer: bytes, request: Request) -> Cut:
+        """Everything."""
+        return Cut()
 
     def answer_join(self, identity: bytes, request: Request, *frames: bytes) -> None:
         """Keep an answer."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from vramscope.engine.errors import InputFileError, OutputFileError
-from vramscope.engine.model import Sample
+from vramscope.engine.model import DeviceEvent, Sample
 from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
 from vramscope.engine.recording.writer import TARGET_DEVICE_SAMPLES
 from vramscope.engine.text import clean_texts
@@ -225,6 +225,32 @@ def test_what_happened_between_samples_is_told_from_them(tmp_path: Path) -> None
     assert events["samples_dropped"].count == 3
     assert events["oom"].rank == 0
     assert events["device_state"].text == "device 0 is lost: it fell off the bus"
+
+
+def test_each_error_of_a_device_is_one_event_at_its_own_time(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    uuid = make_sample(0).devices[0].uuid
+    early = DeviceEvent(START_S - 20.0, "xid", "kernel log", uuid, code=63)
+    nvml = DeviceEvent(START_S + 7.0, "xid", "nvml", uuid, code=79)
+    written = DeviceEvent(START_S + 5.5, "xid", "kernel log", uuid, "0000:01:00.0", 79, 4242, "NVRM: Xid: 79")
+    again = msgspec.structs.replace(written, time_s=START_S + 30.0)
+    reset = DeviceEvent(START_S + 31.0, "reset", "kernel log", pci_address="0000:c1:00.0")
+    carried = (
+        [(early,)] * 7 + [(early, nvml), (early, written)] + [(written,)] * 21 + [(written, again, reset)]
+    )
+    samples = [
+        msgspec.structs.replace(make_sample(tick), events=events) for tick, events in enumerate(carried)
+    ]
+    write(path, samples)
+    with Recording(path) as recording:
+        found = [(it.time_s - START_S, it.text) for it in recording.events(kinds=["device_error"])]
+        assert [it.events for it in recording.samples()] == carried
+    assert found == [
+        (-20.0, "device 0: XID 63"),
+        (7.0, "device 0: XID 79"),
+        (30.0, "device 0: XID 79 (process 4242)"),
+        (31.0, "a device at 0000:c1:00.0: reset"),
+    ]
 
 
 def test_a_recording_is_continued_where_it_ended(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.model import Finding
+from tests.tui.canned import NODE
+from vramscope.engine.model import DeviceEvent, Finding, Sample
+from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.replay.tapes import RecordingTape
 
@@ -120,6 +122,44 @@ def test_speeds_are_bounded_and_marks_are_visited_in_turn(path: Path) -> None:
     assert visited == sorted(set(moments))
     assert list(_visit(played, -1)) == visited[-2::-1]
     assert "No finding" in (played.player.state.word or pytest.fail("no message")).text
+
+
+def fall_off(seq: int) -> Sample:
+    """Return the sample of one second: XID 63 at 20.5 s, XID 79 at 60.25 s; GPU 0 is lost from 61 s on."""
+    sample = grow(1)
+    gpu, other = sample.devices
+    if seq >= 61:
+        gpu = msgspec.structs.replace(gpu, state="lost", reason="it fell off the bus")
+    events = tuple(
+        DeviceEvent(START_S + at, "xid", "kernel log", gpu.uuid, code=code, pid=pid)
+        for at, code, pid in ((20.5, 63, None), (60.25, 79, 4001))
+        if at <= seq <= at + 60
+    )
+    return msgspec.structs.replace(sample, devices=(gpu, other), time_s=START_S + seq, seq=seq, events=events)
+
+
+@pytest.mark.parametrize("has_findings", [True, False])
+def test_errors_of_devices_are_replayed_at_their_times(tmp_path: Path, has_findings: bool) -> None:
+    samples = [fall_off(seq) for seq in range(120)]
+    path = tmp_path / "lost.vscope"
+    if has_findings:
+        record(path, samples)
+    else:
+        with RecordingWriter(path, RecordingIdentity(NODE, START_S, "test", interval_s=1.0)) as writer:
+            for sample in samples:
+                writer.append(sample)
+    played = Played(path, options=ReplayOptions(is_paused=True))
+    errors = [(it.time_s - START_S, it.text) for it in played.player.state.marks if it.kind == "error"]
+    assert errors == [
+        (20.5, "device 0: XID 63"),
+        (60.25, "device 0: XID 79 (process 4001)"),
+        (61.0, "device 0 is lost: it fell off the bus"),
+    ]
+    played.ask("skip", 65)
+    titles = [it.title for it in played.player.snapshot.findings if it.kind == "device_error"]
+    assert sorted(title.partition(":")[0].split()[-1] for title in titles) == ["63", "79"]
+    found = [it for it in played.player.state.marks if it.kind == "finding"]
+    assert any("XID 79" in it.text for it in found)
 
 
 def test_where_nothing_is_found_steps_are_visited(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from tests.engine.sources.conftest import SteppedClock
 from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from vramscope.engine.errors import DeviceLostError
-from vramscope.engine.model import ProcessReading
+from vramscope.engine.model import MpsRole, ProcessReading
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.source import DeviceDetails
 
@@ -114,6 +114,14 @@ def test_a_process_in_several_lists_is_one_row(nvml_source: NvmlSource, device: 
         ]
     )
     assert used_by_pid(nvml_source) == {PID: 4 * GIB, PID + 1: 1 * GIB, PID + 2: 2 * GIB}
+
+
+def test_clients_of_mps_are_marked_as_the_driver_lists_them(
+    nvml_source: NvmlSource, device: PretendDevice
+) -> None:
+    device.set_processes([(PID, GIB, "compute"), (PID + 1, GIB, "compute"), (PID + 1, GIB, "mps")])
+    found = {process.pid: process.mps for process in processes_of(read(nvml_source))}
+    assert found == {PID: None, PID + 1: MpsRole("client")}
 
 
 def test_memory_that_the_driver_does_not_tell_is_unknown(

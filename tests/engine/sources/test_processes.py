@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.engine.sources.conftest import SteppedClock
 from tests.engine.sources.machine import BOOT_S, FakeMachine
 from vramscope.engine.model import ProcessReading
-from vramscope.engine.sources.owners import Owner, find_container, find_owner
+from vramscope.engine.sources.cgroups import Owner, find_container, find_owner
 from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable
 
 ID = "3f4e" + "0123456789ab" * 5

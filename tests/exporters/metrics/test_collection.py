@@ -6,7 +6,14 @@ import pytest
 from tests.exporters.prometheus.scraped import make_picture, make_training, scrape
 from tests.tui.canned import NODE, make_device, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_allocator, make_simulated
-from vramscope.engine.model import DeviceActivity, DeviceHardware, MemoryReading, ProcessReading
+from vramscope.engine.model import (
+    DeviceActivity,
+    DeviceAllocation,
+    DeviceHardware,
+    MemoryReading,
+    ProcessOwner,
+    ProcessReading,
+)
 from vramscope.engine.units import GIB
 from vramscope.exporters.recording.rows import FAMILIES
 
@@ -155,6 +162,31 @@ def test_memory_of_processes_has_whose_it_is_and_no_command() -> None:
     told = scrape(make_picture(make_snapshot(sample=make_sample((device,)))))
     assert told.of("vramscope_process_used_bytes") == [GIB]
     [labels] = told.labels("vramscope_process_used_bytes")
-    assert (labels["pid"], labels["user"], labels["pod"], labels["slurm_job"]) == ("7", "ada", "8a7b", "812")
-    assert labels["container"] == labels["slurm_step"] == ""
+    assert (labels["pid"], labels["user"], labels["pod_uid"], labels["slurm_job"]) == (
+        *("7", "ada", "8a7b", "812"),
+    )
+    assert labels["pod"] == labels["container"] == labels["slurm_step"] == ""
     assert not any("s3cret" in value for value in labels.values())
+
+
+def test_names_of_owners_are_labels_and_their_number_is_bounded() -> None:
+    owner = ProcessOwner("ml", "llama-0", "trainer")
+    processes = tuple(
+        ProcessReading(pid, used_bytes=GIB, pod="8a7b", container="3f4e01234567", owner=owner)
+        for pid in range(1000)
+    )
+    given = tuple(DeviceAllocation("ml", f"p-{at % 100}", "main", "nvidia.com/gpu", 1) for at in range(300))
+    devices = (
+        msgspec.structs.replace(make_device(0), processes=processes, allocations=given),
+        msgspec.structs.replace(make_device(1), processes=(), allocations=given[:1]),
+    )
+    told = scrape(make_picture(make_snapshot(sample=make_sample(devices))))
+    found = told.labels("vramscope_process_used_bytes")
+    assert len(found) == 256
+    assert {(it["namespace"], it["pod"], it["pod_uid"], it["container"]) for it in found} == {
+        ("ml", "llama-0", "8a7b", "trainer")
+    }
+    allocated = told.labels("vramscope_device_allocation_info")
+    assert len(allocated) == 65
+    assert allocated[-1]["pod"] == "p-0"
+    assert allocated[-1]["resource"] == "nvidia.com/gpu"

@@ -11,11 +11,13 @@ from tests.tui.canned import NODE, make_device, make_finding, make_sample, make_
 from tests.tui.canned_ranks import make_simulated
 from vramscope.engine.model import (
     DeviceActivity,
+    DeviceAllocation,
     DeviceHardware,
     DeviceSample,
     Evidence,
     Finding,
     MemoryReading,
+    ProcessOwner,
     ProcessReading,
 )
 from vramscope.engine.prometheus.readings import METRICS
@@ -109,6 +111,26 @@ def test_what_is_unmeasured_a_lower_bound_modelled_or_old_has_no_series() -> Non
     assert not {f"DCGM_FI_DEV_{name}" for name in silent} & told.names
     devices, _ = make_simulated()
     assert not any(name.startswith("DCGM") for name in scrape(*devices).names | scrape(FULL, age_s=60).names)
+
+
+def test_a_pod_is_named_where_it_alone_was_given_the_device_or_uses_it() -> None:
+    owner = ProcessOwner("ml", "llama-0", "trainer")
+    named = tuple(ProcessReading(pid, pod="8a7b", owner=owner) for pid in (1, 2))
+    idle = DeviceAllocation("ml", "idle-0", "main", "nvidia.com/gpu")
+    other = msgspec.structs.replace(idle, pod_name="other")
+
+    def names_of(
+        processes: tuple[ProcessReading, ...], allocations: tuple[DeviceAllocation, ...] | None
+    ) -> str:
+        device = msgspec.structs.replace(FULL, processes=processes, allocations=allocations)
+        (labels,) = scrape(device).labels("DCGM_FI_DEV_FB_USED")
+        return "/".join((labels["namespace"], labels["pod"], labels["container"]))
+
+    assert names_of(named, None) == "ml/llama-0/trainer"
+    assert names_of((), (idle,)) == "ml/idle-0/main"
+    assert names_of((*named, ProcessReading(3)), None) == "//"
+    assert names_of(named, (idle, other)) == "//"
+    assert names_of((), ()) == "//"
 
 
 def test_the_pod_is_named_where_it_alone_uses_the_device() -> None:

@@ -154,7 +154,7 @@ async def test_the_filter_says_what_is_searched() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("slash", *"rank")
         await pilot.pause()
-        assert "rank in user, PID, command, note, GPU; Enter keeps, Esc clears" in shown_text(app)
+        assert "rank in user, PID, pod, job, command; Enter keeps, Esc clears" in shown_text(app)
 
 
 async def test_the_palette_speaks_in_lower_case() -> None:

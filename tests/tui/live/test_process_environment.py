@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_sample, make_snapshot
 from tests.tui.looks import notices, shown_text
+from vramscope.engine.masking import MASKED, mask_variable
 from vramscope.engine.model import ProcessReading
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_environment import (
-    MASKED,
     EnvironmentRefused,
     describe_environment,
-    mask,
     read_environment,
     refuse_environment,
 )
@@ -64,7 +63,7 @@ def app_with(process: ProcessReading, policy: SignalPolicy | None = None) -> Vra
     ],
 )
 def test_what_is_named_like_a_secret_is_masked(name: str) -> None:
-    assert mask(name, SECRET) == MASKED
+    assert mask_variable(name, SECRET) == MASKED
 
 
 @pytest.mark.parametrize(
@@ -82,11 +81,11 @@ def test_what_is_named_like_a_secret_is_masked(name: str) -> None:
     ],
 )
 def test_everything_else_is_shown(name: str, value: str) -> None:
-    assert mask(name, value) == value
+    assert mask_variable(name, value) == value
 
 
 def test_a_password_in_an_address_is_masked_whatever_its_name() -> None:
-    assert mask("URL", f"postgres://me:{SECRET}@db/x") == f"postgres://me:{MASKED}@db/x"
+    assert mask_variable("URL", f"postgres://me:{SECRET}@db/x") == f"postgres://me:{MASKED}@db/x"
 
 
 def test_a_real_process_is_read_without_its_secrets(job: subprocess.Popen[str]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tui.canned import make_device, make_process
 from tests.tui.canned_ranks import make_job
-from vramscope.engine.model import ProcessReading, RankSample
+from vramscope.engine.model import MpsRole, ProcessOwner, ProcessReading, RankSample
 from vramscope.engine.settings import SortColumn
 from vramscope.tui.live.process_rows import (
     COLUMNS,
@@ -20,6 +20,7 @@ from vramscope.tui.live.process_rows import (
     runs_text,
     sort_rows,
 )
+from vramscope.tui.live.process_tree import arrange_tree
 
 NOW_S = 1_760_000_000.0
 
@@ -57,6 +58,10 @@ def test_a_row_says_who_holds_how_much_of_which_device_and_what_it_does() -> Non
         "HOST MEM": "12.0 GiB",
         "THREADS": "1,200",
         "TIME": "2 h 05 m",
+        "POD": "—",
+        "NAMESPACE": "—",
+        "CONTAINER": "—",
+        "JOB": "—",
         "COMMAND": "python train.py --lr 1",
     }
 
@@ -92,9 +97,11 @@ USUAL = ["GPU", "PID", "USER", "MEMORY", "OF GPU", "COMMAND"]
 def test_further_columns_join_where_there_is_room_and_anything_is_known() -> None:
     assert titles((), FURTHER_COLUMNS, 80) == [*USUAL[:-1], "SM", "COMMAND"]
     assert titles((), (), 300) == USUAL
-    assert titles((), FURTHER_COLUMNS, 100) == [*USUAL[:-1], "SM", "CPU", "HOST MEM", "COMMAND"]
+    of_no_pod: tuple[SortColumn, ...] = ("sm", "cpu", "host_memory", "time")
+    assert titles((), of_no_pod, 100) == [*USUAL[:-1], "SM", "CPU", "HOST MEM", "COMMAND"]
+    assert titles((), ("pod", "sm", "cpu"), 100) == [*USUAL[:-1], "POD", "COMMAND"]
     assert titles((), ("host_memory",), 100) == [*USUAL[:-1], "HOST MEM", "COMMAND"]
-    assert titles((), FURTHER_COLUMNS, 200) == [column.title for column in COLUMNS]
+    assert titles((), FURTHER_COLUMNS, 210) == [column.title for column in COLUMNS]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160, 200, 300])
@@ -147,9 +154,59 @@ def test_the_filter_looks_for_the_phrase_and_else_for_every_word(text: str, pids
     assert [row.process.pid for row in filter_rows(rows, text)] == pids
 
 
+def test_names_of_owners_are_shown_with_what_differs_between_replicas() -> None:
+    owner = ProcessOwner("ml-research-team-a", "llama-pretrain-7b-worker-12", "pytorch", "pretrain")
+    pod = msgspec.structs.replace(
+        make_process(1, 10),
+        location="container",
+        container="3f4e01234567",
+        pod="8a7b1c2d-3e4f-5a6b-7c8d-9e0f1a2b3c4d",
+        slurm_job="812",
+        owner=owner,
+    )
+    row, unnamed = rows_of(pod, msgspec.structs.replace(pod, owner=None))
+    shown = texts(row)
+    assert shown["POD"] == "llama-p…in-7b-worker-12"[:8] + "n-7b-worker-12"
+    assert len(shown["POD"]) == 22
+    assert (shown["NAMESPACE"], shown["CONTAINER"], shown["JOB"]) == (
+        "ml-r…-team-a",
+        "pytorch",
+        "812 pretrain",
+    )
+    assert row.note == "pod llama-pretrain-7b-worker-12"
+    assert [texts(unnamed)[it] for it in ("POD", "NAMESPACE", "CONTAINER", "JOB")] == [
+        "8a7b1c2d",
+        "—",
+        "3f4e01234567",
+        "812",
+    ]
+
+
+def test_mps_shows_who_serves_whom() -> None:
+    server, client = rows_of(
+        msgspec.structs.replace(make_process(1, 10), mps=MpsRole("server", 1)),
+        msgspec.structs.replace(make_process(2, 10), mps=MpsRole("client", 1)),
+    )
+    assert (texts(server)["TYPE"], texts(client)["TYPE"]) == ("MPS", "M+C")
+    assert (server.note, client.note) == ("", "MPS client of 1")
+    outside = client.process
+    assert [row.process.pid for row in arrange_tree([client, server], {}, SortOrder("pid"))] == [1, 2]
+    launcher = ProcessReading(5)
+    launched = client._replace(process=msgspec.structs.replace(outside, parent_pid=5))
+    tree = arrange_tree([launched, server], {5: launcher}, SortOrder("pid"))
+    assert [(row.process.pid, row.branch) for row in tree if row.branch] == [(2, "└─ ")]
+
+
 @pytest.mark.parametrize(
     ("text", "pids"),
     [
+        ("pod:llama", [1]),
+        ("pod:ama", []),
+        ("ns:ml", [1]),
+        ("ns:m", []),
+        ("job:pretrain", [2]),
+        ("container:trainer", [1]),
+        ("llama-0", [1]),
         ("pod:8a7b", [1]),
         ("pod:8A7B1C2D", [1]),
         ("pod:7b", []),
@@ -172,11 +229,15 @@ def test_a_filter_names_whose_processes_it_wants(text: str, pids: list[int]) -> 
     first = msgspec.structs.replace(
         first, pod="8a7b1c2d-3e4f-5a6b-7c8d-9e0f1a2b3c4d", container="3f4e01234567", location="container"
     )
-    second = msgspec.structs.replace(second, slurm_job="812", slurm_step="0")
+    first = msgspec.structs.replace(first, owner=ProcessOwner("ml", "llama-0", "trainer"))
+    named = ProcessOwner(slurm_job_name="pretrain")
+    second = msgspec.structs.replace(second, slurm_job="812", slurm_step="0", owner=named)
     rows = rows_of(first, second, third)
     rows[2] = rows[2]._replace(rank=RankSample(pid=3, job="train"))
     assert [row.process.pid for row in filter_rows(rows, text)] == pids
-    assert rows[0].note == "container 3f4e01234567, pod 8a7b1c2d"
+    assert rows[0].note == "pod llama-0"
+    unnamed = rows[0]._replace(process=msgspec.structs.replace(first, owner=None))
+    assert unnamed.note == "container 3f4e01234567, pod 8a7b1c2d"
 
 
 def test_a_phrase_is_looked_for_in_one_field_before_its_words_are_in_all() -> None:
@@ -240,3 +301,11 @@ def test_a_process_that_is_gone_or_another_one_of_that_pid_has_no_rank() -> None
     ended = [msgspec.structs.replace(ranks[0], state="ended")]
     assert collect_rows(devices, ended)[0].rank_name == ""
     assert collect_rows([msgspec.structs.replace(devices[0], processes=(gone,))], ranks)[0].rank_name == ""
+
+
+def test_the_group_of_a_slurm_job_is_no_container() -> None:
+    process = msgspec.structs.replace(
+        make_process(1, 10), location="container", container="slurm job 812", slurm_job="812"
+    )
+    (row,) = rows_of(process)
+    assert (texts(row)["CONTAINER"], texts(row)["JOB"], row.note) == ("—", "812", "job 812")

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.tui.widgets.devices import forecast, gpu, node
-from vramscope.engine.model import DeviceSample, MemoryReading
+from vramscope.engine.model import DeviceAllocation, DeviceSample, MemoryReading, ProcessReading
 from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.draw.spans import Line, line_text
 from vramscope.tui.live.device_picture import DevicePicture
@@ -96,3 +96,17 @@ def test_only_devices_that_are_there_are_remembered() -> None:
     assert _grade(levels, 79.0, 0.0) == "full"
     levels.keep(())
     assert _grade(levels, 40.0, 1.0) == ""
+
+
+def test_a_device_that_was_given_away_and_is_not_used_says_to_whom() -> None:
+    given = DeviceAllocation("ml", "idle-0", "main", "nvidia.com/gpu")
+    other = replace(given, pod_name="idle-1", shares=1)
+
+    def shown(device: DeviceSample) -> str:
+        return "\n".join(line_text(line) for line in _draw(device, 160, 24, UNICODE))
+
+    idle = replace(gpu(0, 1.0), processes=(), allocations=(given,))
+    assert "given to ml/idle-0, not used" in shown(idle)
+    assert "given to 2 pods, not used" in shown(replace(idle, allocations=(given, other)))
+    assert "given" not in shown(replace(idle, processes=(ProcessReading(1),)))
+    assert "given" not in shown(replace(idle, allocations=()))

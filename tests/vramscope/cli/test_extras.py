@@ -51,6 +51,7 @@ def test_extras_bring_what_they_are_named_for_and_the_program_needs_no_package_o
     (everything,) = extras["all"]
     assert set(re.findall(r"\w+", everything.partition("[")[2])) == {
         "figures",
+        "kubernetes",
         "mcp",
         "otel",
         "parquet",

@@ -1,6 +1,7 @@
 """The program itself on machines made of files: GPUs of several vendors in `--once`, `doctor`, Prometheus."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.engine.sources.drm_root import GIB, DrmMachine
+from tests.engine.sources.pretend_kubelet import write_links
 from tests.engine.sources.test_drm import i915_client, xe_client
 from tests.exporters.prometheus.scraped import make_picture, scrape
 from tests.pretend_nvml.driver import PretendDriver
@@ -96,6 +98,30 @@ def test_once_as_json(machine: DrmMachine, add: Callable[[DrmMachine], object], 
     assert all(device["state"] == "ok" for device in status["devices"])
     assert status["host"]["total_bytes"] == 64 * GIB
     assert any("VRAMSCOPE_ROOT" in note for note in status["notes"]), "it is not this machine"
+
+
+def test_names_of_pods_are_in_the_first_look_and_bad_files_change_nothing(machine: DrmMachine) -> None:
+    """A node of Kubernetes made of files: links of logs, a file of the kubelet that is none, no socket."""
+    container, uid = "3f4e01234567" + "0" * 52, "8a7b1c2d-3e4f-5a6b-7c8d-9e0f1a2b3c4d"
+    group = f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{container}.scope\n"
+    machine.add_mi300x()
+    machine.host.add_process(30, cgroup=group, namespaced_pids="30\t1")
+    machine.add_computing(30, vram_5000=8 * GIB)
+    write_links(machine.root, "ml", "llama-0", "trainer", container, uid)
+    machine.write("var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", os.urandom(64))
+    (status,) = look(machine, "--once", "--json").lines
+    jsonschema.validate(status, SCHEMA)
+    (process,) = status["devices"][0]["processes"]
+    assert process["pod"] == uid
+    assert process["owner"] == {
+        "namespace": "ml",
+        "pod_name": "llama-0",
+        "container_name": "trainer",
+        "slurm_job_name": None,
+        "slurm_partition": None,
+    }
+    assert status["devices"][0]["allocations"] is None
+    assert "[pod ml/llama-0] python train.py" in " ".join(look(machine, "--once").stdout.split())
 
 
 def test_a_lower_bound_is_labelled_wherever_a_person_reads_it(machine: DrmMachine) -> None:
