@@ -55,6 +55,12 @@ from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.engine.settings.layers import read_settings_file
 from vramscope.engine.soundness import check_numbers
+from vramscope.engine.sources.cgroups import find_owner
+from vramscope.engine.sources.drm.dmem import parse_dmem
+from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
+from vramscope.engine.sources.drm.metrics import parse_metrics
+from vramscope.engine.sources.host import parse_meminfo, parse_stall_us, parse_swapped_in
+from vramscope.engine.sources.kernel_log import parse_message, parse_records
 from vramscope.engine.sources.owners.containers import parse_containers
 from vramscope.engine.sources.owners.kubelet import Allocation, parse_answer, parse_checkpoint
 from vramscope.engine.sources.owners.names import join_by_ids, list_allocations
@@ -86,6 +92,26 @@ _COLUMNS: tuple[tuple[str, list[Any]], ...] = (
     ("choice", ["same"] * 9),
 )
 TRACE_NAME = "memory_trace_rank1_wd8_tp2_pp4_exp1_expNumNone_l40_bs1.json"
+
+
+def read_kernel_files(data: bytes) -> None:
+    """Read what the kernel writes of devices and the host, whichever file it is; values must be possible."""
+    client = parse_fdinfo(data)
+    metrics = parse_metrics(data)
+    sizes = [
+        *(() if client is None else client.resident.values()),
+        *parse_dmem(data).values(),
+        *(parse(data) or 0 for parse in (parse_stall_us, parse_swapped_in)),
+        *(parse_meminfo(data).total_bytes or 0, parse_meminfo(data).available_bytes or 0),
+    ]
+    assert all(size >= 0 for size in sizes)
+    assert metrics is None or metrics.busy_percent is None or 0 <= metrics.busy_percent <= 100
+    for since_boot_s, message in parse_records(data):
+        report = parse_message(message)
+        assert since_boot_s >= 0.0
+        assert report is None or len(report.text) <= 200
+    owner = find_owner(data.decode("utf-8", "replace"))
+    assert owner.slurm_job is None or owner.slurm_job.isdigit()
 
 
 class Target(NamedTuple):
@@ -510,6 +536,25 @@ def _seed_owners() -> Iterable[bytes]:
     )
 
 
+def _seed_kernel() -> Iterable[bytes]:
+    from tests.engine.sources.drm_root import APU_METRICS, MI300_METRICS, NAVI_METRICS
+
+    return [
+        NAVI_METRICS,
+        MI300_METRICS,
+        APU_METRICS,
+        b"drm-driver:\txe\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t3\ndrm-resident-vram0:\t23992 KiB\n"
+        b"drm-cycles-ccs:\t28257900\ndrm-total-cycles-ccs:\t7655183225\n",
+        b"drm-driver:\tamdgpu\ndrm-memory-vram:\t40 MiB\ndrm-engine-compute:\t7340012345 ns\n",
+        b"drm/0000:03:00.0/vram0 8514437120\ndrm/0000:03:00.0/stolen 4096\n",
+        b"some avg10=0.00 total=4\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=4711\npswpin 42\n",
+        b"MemTotal: 2048 kB\nMemAvailable: 1024 kB\n",
+        b"3,4711,98765432,-;NVRM: Xid (PCI:0000:41:00): 79, pid=812, GPU has fallen off the bus.\n",
+        b"3,1,2000,-;amdgpu 0000:05:00.0: amdgpu: GPU reset begin!\n",
+        b"0::/system.slice/slurmstepd.scope/job_812/step_0/user/task_0\n",
+    ]
+
+
 TARGETS = {
     "recording": Target(read_recording, _seed_recording, 1 << 20),
     "block": Target(read_block, _seed_block),
@@ -535,6 +580,7 @@ TARGETS = {
         read_settings, lambda: [b'interval = "1s"\ntheme = "dark"\n[memory]\nx = 1\n', b"color = false\n"]
     ),
     "cluster": Target(read_cluster_text, _seed_cluster),
+    "kernel": Target(read_kernel_files, _seed_kernel),
     "peer-tells": Target(peers.hear, peers.seed_told),
     "peer-asks": Target(peers.ask, peers.seed_asked),
     "peer-reports": Target(peers.gather, peers.seed_gathered),
