@@ -33,13 +33,14 @@ from ..findings.lifecycle import (
     restate,
 )
 from ..findings.subjects import name_device
-from ..serving_plan import find_rank_plan
+from ..sentence import count
+from ..serving_plan import POOL_KIND, find_rank_plan
 from .advice import LEAST_OUTSIDE_BYTES, SPARE_BYTES, advise_outside, advise_pool
 from .arrivals import HORIZON_S, ArrivalTrack
 from .forecast import PoolForecast, PoolTrack
 from .load import name_server
 
-PREEMPTION = "kv_exhaustion"
+PREEMPTION = POOL_KIND
 REJECTION = "requests_refused"
 OUTSIDE = "server_headroom"
 BEYOND = "beyond_plan"
@@ -244,7 +245,8 @@ class _PoolTrack(OpenFinding):
         used = engine.used_share or 0.0
         severity: Severity = "medium"
         if forecast is None:
-            title = f"{name} preempts {per_minute:,.0f} sequences a minute: its KV pool is full ({used:.0%})"
+            told = count(max(1, round(per_minute)), "sequence")
+            title = f"{name} preempts {told} a minute: its KV pool is full ({used:.0%})"
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
@@ -355,12 +357,13 @@ class _RefusalTrack(OpenFinding):
         server = moment.server
         opened = finding or _begin(REJECTION, moment, engine.name, moment.place)
         waiting = "" if engine.waiting is None else f" with {engine.waiting:,} waiting"
+        told = count(max(1, round(per_minute)), "request")
         return self.state(
             restate(
                 opened,
                 moment.time_s,
                 severity="high",
-                title=f"{name_server(server)} refuses {per_minute:,.0f} requests a minute{waiting}",
+                title=f"{name_server(server)} refuses {told} a minute{waiting}",
                 evidence=(
                     _SERVER(server.name),
                     _ENGINE(engine.name),
