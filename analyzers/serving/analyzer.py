@@ -246,7 +246,9 @@ class _PoolTrack(OpenFinding):
         severity: Severity = "medium"
         if forecast is None:
             told = count(max(1, round(per_minute)), "sequence")
-            title = f"{name} preempts {told} a minute: its KV pool is full ({used:.0%})"
+            # The count is of a minute, the use of now.
+            full = f"is full ({used:.0%})" if used >= ROOM_SHARE else f"was full, {used:.0%} is in use now"
+            title = f"{name} preempts {told} a minute: its KV pool {full}"
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
@@ -519,11 +521,14 @@ class _SleepTrack(OpenFinding):
         if server.state == "ok":
             self._awake_bytes = held
             return () if self.is_settled(moment.time_s) else self.close(moment.time_s, "it is awake again")
-        if server.state != "asleep" or self.finding is not None or self.is_settled(moment.time_s):
+        if server.state != "asleep" or self.is_settled(moment.time_s):
             return ()
         freed = None if held is None or self._awake_bytes is None else max(0, self._awake_bytes - held)
+        # The driver shows what a server gave back a moment after the server says that it sleeps.
+        if self.finding is not None and not (freed or 0) > (_FREED.read_count(self.finding) or 0):
+            return ()
         gave = "" if not freed else f" and has given {format_bytes(freed)} back"
-        opened = _begin(ASLEEP, moment, "sleep", moment.place)
+        opened = self.finding or _begin(ASLEEP, moment, "sleep", moment.place)
         return self.state(
             restate(
                 opened,
@@ -532,7 +537,7 @@ class _SleepTrack(OpenFinding):
                 title=f"{name_server(server)} sleeps{gave}",
                 evidence=(
                     _SERVER(server.name),
-                    _SINCE(moment.time_s),
+                    _SINCE(opened.opened_s),
                     *(() if freed is None else (_FREED(freed),)),
                 ),
                 method="The server says so (vLLM's engine_sleep_state)",
@@ -570,6 +575,9 @@ class _Tracks:
             for engine in server.engines:
                 yield from self.pools.setdefault(engine.name, _PoolTrack()).observe(moment, engine)
                 yield from self.refusals.setdefault(engine.name, _RefusalTrack()).observe(moment, engine)
+        elif server.state == "asleep":
+            for track in (*self.pools.values(), *self.refusals.values()):
+                yield from track.close(moment.time_s, "the server sleeps")
         for place in server.devices:
             yield from self.outside.setdefault(place.uuid, _OutsideTrack()).observe(moment, place)
             yield from self.beyond.setdefault(place.uuid, _BeyondTrack()).observe(moment, place)

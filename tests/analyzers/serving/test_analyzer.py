@@ -155,7 +155,10 @@ def test_preemptions_are_counted_a_minute_and_the_finding_closes_after_them() ->
     rate = next(e.value for e in preempting[-1].evidence if e.name == "preemptions a minute")
     assert isinstance(rate, float)
     assert rate > 0
-    assert all("1 sequences" not in it.title for it in found)
+    assert all(" 1 sequences" not in it.title for it in found)
+    for it in preempting:
+        used = next(e.value for e in it.evidence if e.name == "KV pool in use")
+        assert ("is full" in it.title) == (isinstance(used, float) and used >= 90.0)
     assert not found[-1].is_open
 
 
@@ -217,6 +220,33 @@ def test_sleep_is_an_event_with_a_beginning_and_an_end() -> None:
     (closed,) = watch(analyzer, play(server, 60.0, since=60))[ASLEEP]
     assert closed.id == opened.id
     assert not closed.is_open
+
+
+def test_what_a_sleeping_server_gave_back_is_said_when_the_driver_shows_it() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer = ServingAnalyzer()
+    assert watch(analyzer, play(server, 60.0)) == {}
+    awake = list(play(server, 2.0, since=30))[-1]
+    server.sleep()
+    samples = list(play(server, 20.0, since=31))
+    # The server's word comes with the first sample, its memory with the third.
+    late = [
+        replace(it, servers=(replace(it.servers[0], devices=awake.servers[0].devices),)) for it in samples[:2]
+    ]
+    first, second = watch(analyzer, [*late, *samples[2:]])[ASLEEP]
+    assert first.title.endswith("sleeps")
+    assert second.title.endswith("back")
+    assert (second.id, second.opened_s) == (first.id, first.opened_s)
+
+
+def test_a_sleeping_server_preempts_and_refuses_nothing() -> None:
+    server = ramp(most_queued=20)
+    analyzer = ServingAnalyzer()
+    found = watch(analyzer, play(server, 1500.0))
+    assert {PREEMPTION, REJECTION} <= set(found)
+    server.sleep()
+    closed = watch(analyzer, play(server, 10.0, since=750))
+    assert [closed[kind][-1].is_open for kind in (PREEMPTION, REJECTION)] == [False, False]
 
 
 def test_findings_close_when_the_server_is_gone() -> None:
