@@ -7,6 +7,8 @@ from ..engine.model import DeviceSample, EngineReading, Sample, ServerDevice, Se
 from ..engine.model.serving import RankStart
 from ..engine.unmeasured import sum_all
 
+# The finding about a server's pool, which the verdict says even where it is mild: it is what runs out there.
+POOL_KIND = "kv_exhaustion"
 # Share of what is used of a device from which its servers explain that it is full.
 MOST_SHARE = 0.5
 # Ranks whose sizes differ by less are planned alike.
@@ -51,6 +53,20 @@ def is_served(sample: Sample, device: DeviceSample) -> bool:
     if not places or used is None or held is None:
         return bool(places)
     return held >= MOST_SHARE * used
+
+
+def is_answered_for(sample: Sample, device: DeviceSample) -> bool:
+    """Return whether servers hold most of a device and say how much of their pools they use, or sleep."""
+    servers = [server for server, _ in list_on(sample.servers, device.uuid)]
+    return (
+        bool(servers)
+        and all(
+            it.state == "asleep"
+            or (it.state == "ok" and bool(it.engines) and all(e.used_share is not None for e in it.engines))
+            for it in servers
+        )
+        and is_served(sample, device)
+    )
 
 
 def describe_serving(sample: Sample, device: DeviceSample) -> tuple[str, ...]:

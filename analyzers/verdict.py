@@ -30,7 +30,7 @@ from .pressure import is_relieved
 from .renewal import renew_findings
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
-from .serving_plan import describe_serving
+from .serving_plan import POOL_KIND, describe_serving, is_answered_for
 from .trend_words import word_trend
 
 # Most device-used bytes seen on a device by its UUID, and when (`History.peak`).
@@ -162,8 +162,8 @@ def summarize(
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     if sample.devices_left_out:
         clauses = (*clauses, describe_left_out(sample))
-    named = [it.severity for it in findings if it.is_open and it.kind in DEVICE_STATES]
-    level = "low" if fit is not None else _rate(risks.values(), lead, named)
+    named = [it.severity for it in findings if it.is_open and it.kind in (*DEVICE_STATES, POOL_KIND)]
+    level = "low" if fit is not None else _rate(_list_levels(sample, risks), lead, named)
     return Verdict(level, Sentence(clauses))
 
 
@@ -175,8 +175,15 @@ def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_record
     return Verdict(lead.severity, Sentence(tuple(_describe_lead(lead, sample, findings))))
 
 
-def _rate(risks: Iterable[Risk], lead: Finding | None, named: Iterable[RiskLevel]) -> RiskLevel:
-    levels = [*(risk.level for risk in risks), *named]
+def _list_levels(sample: Sample, risks: Mapping[str, Risk]) -> Iterator[RiskLevel]:
+    """Yield the level of each device; one that a server fills and answers for is no unknown."""
+    for device in sample.devices:
+        level = risks[device.uuid].level
+        yield "low" if level == "unknown" and is_answered_for(sample, device) else level
+
+
+def _rate(risks: Iterable[RiskLevel], lead: Finding | None, named: Iterable[RiskLevel]) -> RiskLevel:
+    levels = [*risks, *named]
     if lead is not None:
         levels.append(lead.severity)
     return max(levels, key=LEVELS.index)
@@ -207,13 +214,14 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | N
 
 def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
     here = {device.uuid for device in sample.devices if device.state != "lost"}
+    mild = ("oom", POOL_KIND)
     grave = [
         finding
         for finding in findings
         if finding.is_open
         and (finding.device_uuid is None or finding.device_uuid in here or finding.kind == OOM_MET)
         and SEVERITIES.index(finding.severity)
-        >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
+        >= SEVERITIES.index("medium" if finding.kind in mild else "high")
     ]
     return max(grave, key=_rank_finding, default=None)
 

@@ -35,6 +35,8 @@ _SIZES: dict[Split, list[int]] = {
     "scored": [4000, 10_000, 30_000],
     "fresh": [3000, 8000, 16_000, 50_000],
 }
+# As a share of a family's seeds. Runs of large pools take longest, and `fresh` has most of them.
+_SEEDS: dict[Split, float] = {"tuning": 2.0, "scored": 1.0, "fresh": 0.5}
 # Any number that the simulator never reaches.
 _NO_LIMIT = 100_000
 # A queue of so many requests will not go away.
@@ -355,7 +357,7 @@ def list_serving_tasks(*splits: Split) -> list[Task]:
         (split, at, seed)
         for split in splits
         for at, family in enumerate(FAMILIES)
-        for seed in range(family.seeds * (2 if split == "tuning" else 1))
+        for seed in range(round(_SEEDS[split] * family.seeds))
         if split in family.splits
     ]
 

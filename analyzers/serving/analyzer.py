@@ -33,13 +33,14 @@ from ..findings.lifecycle import (
     restate,
 )
 from ..findings.subjects import name_device
-from ..serving_plan import find_rank_plan
+from ..sentence import count
+from ..serving_plan import POOL_KIND, find_rank_plan
 from .advice import LEAST_OUTSIDE_BYTES, SPARE_BYTES, advise_outside, advise_pool
 from .arrivals import HORIZON_S, ArrivalTrack
 from .forecast import PoolForecast, PoolTrack
 from .load import name_server
 
-PREEMPTION = "kv_exhaustion"
+PREEMPTION = POOL_KIND
 REJECTION = "requests_refused"
 OUTSIDE = "server_headroom"
 BEYOND = "beyond_plan"
@@ -244,7 +245,10 @@ class _PoolTrack(OpenFinding):
         used = engine.used_share or 0.0
         severity: Severity = "medium"
         if forecast is None:
-            title = f"{name} preempts {per_minute:,.0f} sequences a minute: its KV pool is full ({used:.0%})"
+            told = count(max(1, round(per_minute)), "sequence")
+            # The count is of a minute, the use of now.
+            full = f"is full ({used:.0%})" if used >= ROOM_SHARE else f"was full, {used:.0%} is in use now"
+            title = f"{name} preempts {told} a minute: its KV pool {full}"
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
@@ -355,12 +359,13 @@ class _RefusalTrack(OpenFinding):
         server = moment.server
         opened = finding or _begin(REJECTION, moment, engine.name, moment.place)
         waiting = "" if engine.waiting is None else f" with {engine.waiting:,} waiting"
+        told = count(max(1, round(per_minute)), "request")
         return self.state(
             restate(
                 opened,
                 moment.time_s,
                 severity="high",
-                title=f"{name_server(server)} refuses {per_minute:,.0f} requests a minute{waiting}",
+                title=f"{name_server(server)} refuses {told} a minute{waiting}",
                 evidence=(
                     _SERVER(server.name),
                     _ENGINE(engine.name),
@@ -516,11 +521,14 @@ class _SleepTrack(OpenFinding):
         if server.state == "ok":
             self._awake_bytes = held
             return () if self.is_settled(moment.time_s) else self.close(moment.time_s, "it is awake again")
-        if server.state != "asleep" or self.finding is not None or self.is_settled(moment.time_s):
+        if server.state != "asleep" or self.is_settled(moment.time_s):
             return ()
         freed = None if held is None or self._awake_bytes is None else max(0, self._awake_bytes - held)
+        # The driver shows what a server gave back a moment after the server says that it sleeps.
+        if self.finding is not None and not (freed or 0) > (_FREED.read_count(self.finding) or 0):
+            return ()
         gave = "" if not freed else f" and has given {format_bytes(freed)} back"
-        opened = _begin(ASLEEP, moment, "sleep", moment.place)
+        opened = self.finding or _begin(ASLEEP, moment, "sleep", moment.place)
         return self.state(
             restate(
                 opened,
@@ -529,7 +537,7 @@ class _SleepTrack(OpenFinding):
                 title=f"{name_server(server)} sleeps{gave}",
                 evidence=(
                     _SERVER(server.name),
-                    _SINCE(moment.time_s),
+                    _SINCE(opened.opened_s),
                     *(() if freed is None else (_FREED(freed),)),
                 ),
                 method="The server says so (vLLM's engine_sleep_state)",
@@ -567,6 +575,9 @@ class _Tracks:
             for engine in server.engines:
                 yield from self.pools.setdefault(engine.name, _PoolTrack()).observe(moment, engine)
                 yield from self.refusals.setdefault(engine.name, _RefusalTrack()).observe(moment, engine)
+        elif server.state == "asleep":
+            for track in (*self.pools.values(), *self.refusals.values()):
+                yield from track.close(moment.time_s, "the server sleeps")
         for place in server.devices:
             yield from self.outside.setdefault(place.uuid, _OutsideTrack()).observe(moment, place)
             yield from self.beyond.setdefault(place.uuid, _BeyondTrack()).observe(moment, place)

@@ -20,7 +20,7 @@ from .forecast import GAP_S, PoolForecast
 
 SLOT_S = 5.0
 # Slots from which there is a forecast, that are kept, and over which the share of a sequence is a mean.
-LEAST_SLOTS = 24
+LEAST_SLOTS = 12
 MOST_SLOTS = 60
 SHARE_SLOTS = 12
 LEVEL_SLOTS = 6

@@ -120,7 +120,11 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     elif sample is not None and sample.devices:
         yield Fact(_count_devices(sample))
     if sample is not None and sample.ranks:
-        yield _describe_jobs(sample.ranks)
+        # A server that reports as a process that trains would is no rank of a job.
+        served = {pid for server in sample.servers for place in server.devices for pid in place.pids}
+        ranks = [rank for rank in sample.ranks if rank.pid not in served] if served else sample.ranks
+        if ranks:
+            yield _describe_jobs(ranks)
     if hub is not None and not is_lost:
         yield from _describe_workers(hub)
     if snapshot.samples_dropped:

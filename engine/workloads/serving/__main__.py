@@ -21,11 +21,11 @@ from .server import MemoryPlan, ServerSetup, SimulatedServer
 
 TICK_S = 0.1
 # The story of the demonstration: calm, growing until sequences are preempted, calm, asleep, and again.
-STORY_S = 420.0
-_CALM = 2.0
-_BUSY = 10.0
-_POINTS = ((0.0, _CALM), (60.0, _CALM), (200.0, _BUSY), (250.0, _BUSY), (260.0, _CALM), (STORY_S, _CALM))
-SLEEPS_S = (330.0, 390.0)
+STORY_S = 480.0
+_CALM = 2.5
+_BUSY = 9.0
+_POINTS = ((0.0, _CALM), (20.0, _CALM), (320.0, _BUSY), (330.0, _BUSY), (340.0, _CALM), (STORY_S, _CALM))
+SLEEPS_S = (400.0, 460.0)
 _STORIES = 100
 
 

@@ -14,9 +14,11 @@ from vramscope.analyzers.serving.analyzer import (
     REJECTION,
     ServingAnalyzer,
 )
+from vramscope.analyzers.verdict import summarize
 from vramscope.engine.history import History
 from vramscope.engine.model import DeviceSample, Finding, Sample
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.workloads.serving.__main__ import SLEEPS_S, STORY_S, make_story
 from vramscope.engine.workloads.serving.pool import Rate, Traffic
 from vramscope.engine.workloads.serving.server import MemoryPlan, ServerSetup, SimulatedServer
 
@@ -104,6 +106,9 @@ def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) 
     assert first.device_uuid == "GPU-0"
     assert "--gpu-memory-utilization 0.97 (now 0.9)" in first.advice
     assert "--max-num-seqs" in first.advice
+    verdict = summarize(sample, [first])
+    assert verdict.level == "medium"
+    assert verdict.text(200).startswith(first.title)
     names = {it.name for it in first.evidence}
     assert {"requests a minute", "expected within two minutes", "window"} <= names
 
@@ -150,6 +155,10 @@ def test_preemptions_are_counted_a_minute_and_the_finding_closes_after_them() ->
     rate = next(e.value for e in preempting[-1].evidence if e.name == "preemptions a minute")
     assert isinstance(rate, float)
     assert rate > 0
+    assert all(" 1 sequences" not in it.title for it in found)
+    for it in preempting:
+        used = next(e.value for e in it.evidence if e.name == "KV pool in use")
+        assert ("is full" in it.title) == (isinstance(used, float) and used >= 90.0)
     assert not found[-1].is_open
 
 
@@ -213,6 +222,33 @@ def test_sleep_is_an_event_with_a_beginning_and_an_end() -> None:
     assert not closed.is_open
 
 
+def test_what_a_sleeping_server_gave_back_is_said_when_the_driver_shows_it() -> None:
+    server = SimulatedServer(ServerSetup(traffic=CALM), 1)
+    analyzer = ServingAnalyzer()
+    assert watch(analyzer, play(server, 60.0)) == {}
+    awake = list(play(server, 2.0, since=30))[-1]
+    server.sleep()
+    samples = list(play(server, 20.0, since=31))
+    # The server's word comes with the first sample, its memory with the third.
+    late = [
+        replace(it, servers=(replace(it.servers[0], devices=awake.servers[0].devices),)) for it in samples[:2]
+    ]
+    first, second = watch(analyzer, [*late, *samples[2:]])[ASLEEP]
+    assert first.title.endswith("sleeps")
+    assert second.title.endswith("back")
+    assert (second.id, second.opened_s) == (first.id, first.opened_s)
+
+
+def test_a_sleeping_server_preempts_and_refuses_nothing() -> None:
+    server = ramp(most_queued=20)
+    analyzer = ServingAnalyzer()
+    found = watch(analyzer, play(server, 1500.0))
+    assert {PREEMPTION, REJECTION} <= set(found)
+    server.sleep()
+    closed = watch(analyzer, play(server, 10.0, since=750))
+    assert [closed[kind][-1].is_open for kind in (PREEMPTION, REJECTION)] == [False, False]
+
+
 def test_findings_close_when_the_server_is_gone() -> None:
     server = SimulatedServer(ServerSetup(traffic=CALM), 1)
     analyzer = ServingAnalyzer()
@@ -254,3 +290,24 @@ def test_a_device_without_free_bytes_is_no_mistake(free: int | None) -> None:
         )
         found = analyzer.observe(replace(sample, devices=devices))
         assert all(it.kind == OUTSIDE for it in found)
+
+
+def test_the_story_of_the_demo_is_told_in_order() -> None:
+    """Warned of a minute ahead, then preempted; asleep later, and awake again."""
+    server = SimulatedServer(make_story(), 0)
+    analyzer = ServingAnalyzer()
+    found: list[tuple[float, Finding]] = []
+    seq = 0
+    while server.now_s < STORY_S:
+        server.advance(server.now_s + 2.0)
+        if (SLEEPS_S[0] <= server.now_s < SLEEPS_S[1]) != server.is_asleep:
+            (server.wake if server.is_asleep else server.sleep)()
+        seq += 1
+        found += [(server.now_s, it) for it in analyzer.observe(make_sample(server, seq))]
+    first_s = server.engines[0].counters.first_preemption_s
+    assert first_s is not None
+    assert found[0][1].kind == PREEMPTION
+    assert first_s - found[0][0] >= 60.0
+    asleep = [at_s for at_s, it in found if it.kind == ASLEEP]
+    assert asleep == [SLEEPS_S[0], SLEEPS_S[1]]
+    assert any(it.kind == REJECTION for _, it in found)

@@ -9,6 +9,8 @@ from vramscope.analyzers.gap import explain_gap
 from vramscope.engine.files.serving_log import read_serving_log
 from vramscope.engine.model import AllocatorReading, RankSample, ServerDevice, ServerSample
 from vramscope.engine.units import GIB
+from vramscope.engine.workloads.serving.formats import Format
+from vramscope.engine.workloads.serving.pool import Rate, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 from .servers import describe_device, describe_server, plan_of
@@ -33,6 +35,25 @@ def test_the_parts_add_up_and_are_those_of_the_plan(server: SimulatedServer) -> 
     assert names == ["weights", "KV in use", "KV cached and KV free", "CUDA graphs", "workspace and context"]
     rest = gap.parts[4].size_bytes
     assert rest == plan.activations_bytes + plan.libraries_bytes + plan.context_bytes
+
+
+def test_the_parts_add_up_on_each_device_of_tensor_parallelism_at_all_times() -> None:
+    """Ranks repeat what they say of the pool: each device has its own share of it, once."""
+    setup = ServerSetup(tensor=2, traffic=Traffic(Rate(((0.0, 5.0), (300.0, 40.0)))))
+    server = SimulatedServer(setup, seed=3)
+    while server.now_s < 300.0:
+        server.advance(server.now_s + 20.0)
+        kinds: tuple[Format, ...] = ("vllm", "sglang")
+        for kind in kinds:
+            plan = plan_of(server) if kind == "vllm" else None
+            told = describe_server(server, kind=kind, plan=plan)
+            assert len(told.engines) == 1
+            assert told.engines[0].running == len(server.engines[0].running)
+            for at in range(2):
+                gap = explain_gap(describe_device(server, at), (), [told])
+                assert sum(part.size_bytes for part in gap.parts) == gap.used_bytes == server.used_bytes
+                used = server.engines[0].used_share * setup.plan.pool_bytes
+                assert gap.size_of("kv_used") == pytest.approx(used, rel=0.01, abs=1024)
 
 
 def test_sglang_tells_cached_from_free(server: SimulatedServer) -> None:

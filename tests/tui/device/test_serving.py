@@ -7,6 +7,7 @@ from tests.analyzers.serving.servers import make_sample
 from tests.tui.canned import NODE, NOON_S, make_app, make_snapshot
 from tests.tui.device_looks import feed_of, rows
 from tests.tui.looks import shown_text
+from vramscope.engine.model import RankSample
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.workloads.serving.formats import Format
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
@@ -64,3 +65,30 @@ async def test_a_sleeping_server_is_said_to_sleep() -> None:
         text = " ".join(rows(app))
     assert "asleep" in text
     assert "graphs, workspace and context" in text
+
+
+async def test_a_healthy_server_is_no_unknown_and_no_rank_of_a_job() -> None:
+    """The simulated server reports its device as a process that trains does, and is none."""
+    snapshot = serve("vllm")
+    sample = snapshot.sample
+    assert sample is not None
+    pid = sample.servers[0].devices[0].pids[0]
+    rank = RankSample(pid, device_uuid=sample.devices[0].uuid)
+    app = make_app(feed_of(make_snapshot(sample=msgspec.structs.replace(sample, ranks=(rank,)))))
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.pause()
+        title, verdict, *_ = rows(app)
+    assert "rank" not in title
+    assert "? vLLM" not in verdict
+    assert "vLLM uses 5% of its KV pool" in verdict
+
+
+async def test_a_server_that_does_not_answer_is_unknown() -> None:
+    sample = serve("vllm").sample
+    assert sample is not None
+    silent = msgspec.structs.replace(sample.servers[0], state="silent", engines=())
+    app = make_app(feed_of(make_snapshot(sample=msgspec.structs.replace(sample, servers=(silent,)))))
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.pause()
+        _, verdict, *_ = rows(app)
+    assert "? vLLM silent" in verdict

@@ -274,6 +274,19 @@ def _redirect(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/metrics\r\n\r\n")
 
 
+def _drip(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    connection.settimeout(0.2)
+    for _ in range(200):
+        connection.sendall(b"x")
+        try:
+            if not connection.recv(1):
+                return  # the client has given up
+        except TimeoutError:
+            continue
+
+
 def _talk_nonsense(connection: socket.socket) -> None:
     connection.sendall(b"\x00\xff" * 50)
 
@@ -307,6 +320,7 @@ def listen(behave: Callable[[socket.socket], None]) -> Iterator[str]:
     ("behave", "told"),
     [
         (_hang, "did not answer within 1 s"),
+        (_drip, "did not send all of its answer within 2 s"),
         (_pour, "more than 4 MiB"),
         (_redirect, "points elsewhere"),
         (_talk_nonsense, "is not a web server"),
