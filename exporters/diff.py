@@ -16,10 +16,11 @@ from ..analyzers.comparison import (
     RunFacts,
     SubjectDifference,
 )
-from ..analyzers.comparison.model import say_percent, say_position, say_signed
+from ..analyzers.comparison.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
 from ..analyzers.sentence import count
 from ..engine.text import make_printable
 from ..engine.units import GIB, MIB, format_age, format_bytes
+from .annotations import MOST_SHOWN, Annotation, Level
 from .figures.charts import draw_curves, draw_legend
 from .figures.model import Curve, CurveRecorder
 from .figures.style import FAINT, INK, frame_time, open_page, save_file, say_unmeasured, show_text, title_axes
@@ -48,6 +49,35 @@ def describe_difference(comparison: Comparison, width: int) -> str:
     lines += [f"  and {hidden:,} more, which --json lists"] if hidden > 0 else []
     lines += [line for sentence in describe_rest(told) for line in wrap(sentence, width)]
     return "".join(f"{make_printable(line)}\n" for line in lines)
+
+
+def annotate_difference(comparison: Comparison, *, is_crossed: bool) -> Iterator[Annotation]:
+    """Yield the verdict, then each rank or device whose memory grew, the first to differ first.
+
+    Args:
+        is_crossed: Whether they differ by more than was allowed: the verdict and what grew are errors.
+    """
+    told = comparison.difference
+    level: Level = "error" if is_crossed else "warning"
+    shown = [(told.subjects[place], told.subjects[place].shown) for place in order_subjects(told.subjects)]
+    grown = [
+        (subject, figure)
+        for subject, figure in shown
+        if figure is not None and figure.parts_at is not None and figure.difference_bytes > 0
+    ]
+    errors = [each for each in told.found_only_in_b if each.kind == OUT_OF_MEMORY]
+    is_shown = is_crossed or grown or errors
+    yield Annotation(level if is_shown else "notice", f"{told.b.file} against {told.a.file}", told.verdict)
+    for each in errors:
+        yield Annotation("error", each.subject or told.b.file, describe_found(each, told))
+    for subject, figure in grown[: MOST_SHOWN - 1]:
+        start = "the start" if figure.is_from_start else say_position(figure.parts_at, subject.aligned_by)
+        yield Annotation(
+            level,
+            f"{subject.name}: {FIGURE_WORDS[figure.figure]} grew by {format_bytes(figure.difference_bytes)}",
+            f"{format_bytes(figure.a_bytes)} in {told.a.file}, {format_bytes(figure.b_bytes)} in "
+            f"{told.b.file}, from {start} on",
+        )
 
 
 def describe_rest(told: RunDifference) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ..analyzers.planning.theory.configs import TrainingRun
 from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
 from ..analyzers.sentence import count, count_cells
 from ..engine.units import GIB, format_bytes, format_gib
+from .annotations import MOST_SHOWN, Annotation, Level
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
 from .text import UNKNOWN, format_range, format_rows, wrap
 
@@ -144,6 +145,8 @@ def _measure_peak(stages: Sequence[RankMemory], calibration: Calibration | None)
 
 # An estimate as plain text: one line a stage, and what the fullest stage holds when it holds most.
 
+_LEAST_NOTICED = 0.05
+"""A line with a smaller share of the peak gets no annotation."""
 _LEAST_SHARE = 0.001
 """Parts smaller than this share of the peak are summed up in one row."""
 
@@ -429,6 +432,53 @@ def _list_lines(estimate: StepEstimate, width: int) -> Iterator[str]:
                 break
             line += place
         yield line if share.frames else f"{line}  outside your own code"
+
+
+# Estimates as annotations of a pull request.
+
+
+def annotate_estimate(report: EstimateReport) -> Iterator[Annotation]:
+    yield Annotation(
+        _choose_level(report.does_fit, has_capacity=report.capacity_bytes is not None),
+        f"{report.run.name}: {format_bytes(report.peak_bytes)} estimated",
+        _describe_verdict(report),
+    )
+
+
+def annotate_step(estimate: StepEstimate) -> Iterator[Annotation]:
+    """Yield whether it fits, at the line that does not, then the lines that hold most at the peak."""
+    check = estimate.capacity
+    reserved = format_bytes(estimate.reserved_peak_bytes)
+    verdict = f"reserved peak of {reserved}, {estimate.label}"
+    file, number, _ = (
+        check.failed_frames[0] if check is not None and check.failed_frames else (None, None, "")
+    )
+    yield Annotation(
+        _choose_level(None if check is None else check.does_fit, has_capacity=check is not None),
+        f"{estimate.factory}: {reserved} estimated",
+        verdict if check is None else f"{verdict}. {_describe_capacity(check, estimate)}",
+        file,
+        number,
+    )
+    own = [share for share in estimate.stacks if share.frames]
+    for share in own[: MOST_SHOWN - 1]:
+        if share.size_bytes < _LEAST_NOTICED * estimate.live_peak_bytes:
+            return
+        file, number, name = share.frames[0]
+        part = f"{share.size_bytes / estimate.live_peak_bytes:.0%}"
+        yield Annotation(
+            "notice",
+            f"{format_bytes(share.size_bytes)} at the peak, estimated",
+            f"{part} of what is live at the peak was allocated here, in {name}",
+            file,
+            number,
+        )
+
+
+def _choose_level(does_fit: bool | None, *, has_capacity: bool) -> Level:
+    if does_fit is False:
+        return "error"
+    return "warning" if does_fit is None and has_capacity else "notice"
 
 
 # Figure of an estimate: a bar for each pipeline stage, with its memory at its peak.

@@ -37,7 +37,7 @@ from vramscope.engine.text import make_printable
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.planning.model_graph import describe_model
 
-from .frame.emit import complain, emit_fitted, emit_json
+from .frame.emit import complain, emit_annotations, emit_fitted, emit_json
 from .frame.flags import choose_fit_code, pick, refuse
 from .frame.progress import ProgressLine
 from .frame.settings import read_settings
@@ -84,6 +84,8 @@ def print_estimate(arguments: Namespace) -> int:
         raise UsageError("--output needs --batch; to keep an estimate, redirect standard output")
     if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
         raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
+    if arguments.theory != "vramscope" and arguments.format == "github":
+        raise UsageError(_NO_ANNOTATIONS)
     run = read_run(arguments)
     if arguments.theory != "vramscope":
         _print_formula(arguments, run)
@@ -99,9 +101,12 @@ def print_estimate(arguments: Namespace) -> int:
     if arguments.json:
         emit_json(report)
         return choose_fit_code(arguments, does_fit=report.does_fit)
-    from vramscope.exporters.estimates import describe_estimate
+    from vramscope.exporters.estimates import annotate_estimate, describe_estimate
 
-    emit_fitted(read_settings(arguments), lambda width: describe_estimate(report, width))
+    if arguments.format == "github":
+        emit_annotations(annotate_estimate(report))
+    else:
+        emit_fitted(read_settings(arguments), lambda width: describe_estimate(report, width))
     return choose_fit_code(arguments, does_fit=report.does_fit)
 
 
@@ -234,6 +239,7 @@ THEORY_FLAGS = (
     *("micro_batches", "recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output"),
     *("figure", "calibration"),
 )
+_NO_ANNOTATIONS = "--format github goes with --model or --factory, and their estimate by vramscope alone"
 FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
 _MARK = "vramscope_simulated"
 
@@ -262,6 +268,10 @@ def estimate_factory(arguments: Namespace) -> int:
         write_whole(pickle.dumps(describe_peak(trace, request.settings)), arguments.snapshot)
     if arguments.json:
         emit_json(estimate)
+    elif arguments.format == "github":
+        from vramscope.exporters.estimates import annotate_step
+
+        emit_annotations(annotate_step(estimate))
     else:
         from vramscope.exporters.estimates import describe_step_estimate
 
@@ -312,6 +322,8 @@ def estimate_batch(arguments: Namespace) -> int:
 
     from .verbs.calibrate import read_calibration
 
+    if arguments.format == "github":
+        raise UsageError(_NO_ANNOTATIONS)
     if arguments.json or arguments.capacity or arguments.figure or arguments.theory != "vramscope":
         raise UsageError("--json, --capacity, --figure and --theory do not go with --batch, which writes CSV")
     table = read_case_table(arguments.batch)

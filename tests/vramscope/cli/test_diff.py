@@ -101,6 +101,9 @@ def test_a_limit_that_is_crossed_is_exit_code_3(
     less, more = write_series(tmp_path / "less.csv"), write_series(tmp_path / "more.csv", 3)
     files = (less, more) if b_is_more else (more, less)
     assert call("diff", *map(str, files), "--json", "--fail-on", limit).code == (3 if is_reached else 0)
+    shown = call("diff", *map(str, files), "--format", "github", "--fail-on", limit)
+    assert shown.code == (3 if is_reached else 0)
+    assert ("::error " in shown.stdout) == is_reached
 
 
 def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:

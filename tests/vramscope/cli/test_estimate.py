@@ -177,3 +177,13 @@ def test_a_card_by_name_says_whether_it_fits_and_3_where_that_is_asked_for() -> 
     assert (refused.code, "did you mean rtx4090" in refused.stderr) == (2, True)
     refused = call(*words, "--fail-on", "unfit")
     assert (refused.code, "needs the memory that it is to fit: --capacity" in refused.stderr) == (2, True)
+
+
+def test_annotations_say_whether_it_fits_and_only_where_it_is_known() -> None:
+    outcome = call("estimate", "--model", "llama2-7b", "--capacity", "80GiB", "--format", "github")
+    assert outcome.stdout.startswith("::error title=llama2-7b%3A ")
+    assert outcome.stdout.endswith(": does not fit into 80.0 GiB.\n")
+    for words in (("--theory", "megatron"), ("--serve",)):
+        refused = call("estimate", "--model", "llama2-7b", "--format", "github", *words)
+        assert (refused.code, refused.stdout) == (2, "")
+        assert "--format github" in refused.stderr

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from vramscope.engine.settings import Settings
+    from vramscope.exporters.annotations import Annotation
     from vramscope.exporters.text import TableStyle
 
 LEAST_WIDTH = 20
@@ -132,6 +133,16 @@ def emit_json(*objects: "msgspec.Struct") -> None:
 
     for each in objects:
         write_line(each, sys.stdout.buffer)
+
+
+def emit_annotations(annotations: "Iterable[Annotation]") -> None:
+    """Print annotations of GitHub Actions; files of the checkout are named as it names them."""
+    from pathlib import Path
+
+    from vramscope.exporters.annotations import render_annotations
+
+    root = os.environ.get("GITHUB_WORKSPACE")
+    sys.stdout.write(render_annotations(annotations, Path(root) if root else Path.cwd()))
 
 
 def choose_style(settings: "Settings") -> "TableStyle":

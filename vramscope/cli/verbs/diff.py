@@ -17,7 +17,7 @@ from vramscope.engine.model import Finding, Sample
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_bytes
 
-from ..frame.emit import can_draw, emit_fitted, emit_json
+from ..frame.emit import can_draw, emit_annotations, emit_fitted, emit_json
 from ..frame.flags import Reading, add_figure_flag, add_format_flags, build_look_flags
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
@@ -50,8 +50,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output = parser.add_argument_group("output")
     add_format_flags(
         output,
-        text="text: print the comparison, also in a terminal",
+        text="text: print the comparison, also in a terminal; github: annotations of GitHub Actions for what "
+        "grew",
         json="print one JSON object that names its schema",
+        more=("github",),
         old=("--text", "--once"),
     )
     add_figure_flag(output, "draw the rank or device that differs first")
@@ -73,7 +75,13 @@ def run(arguments: Namespace) -> int:
     comparison: Comparison | None = None
     if arguments.format is not None or arguments.json or figure is not None or not can_draw(settings):
         comparison = _compare(arguments)
-        _print(comparison, settings, is_json=arguments.json)
+        if arguments.format == "github":
+            from vramscope.exporters.diff import annotate_difference
+
+            is_crossed = threshold is not None and threshold.is_crossed(comparison.difference)
+            emit_annotations(annotate_difference(comparison, is_crossed=is_crossed))
+        else:
+            _print(comparison, settings, is_json=arguments.json)
     else:
         from vramscope.tui.diff.screen import show_difference
 

@@ -96,7 +96,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     add_old_flag(batch, "--gbs", use="--global-batch", dest="global_batch", type=int)
     _add_choices(parser.add_argument_group("training"))
     output = parser.add_argument_group("output")
-    add_format_flags(output, text="text is the default", json="print one JSON object", old=("--table",))
+    add_format_flags(
+        output,
+        text="text is the default; github: annotations of GitHub Actions, with --factory at the lines that "
+        "hold most",
+        json="print one JSON object",
+        more=("github",),
+        old=("--table",),
+    )
     output.add_argument("-o", "--output", metavar="FILE", type=Path, help="with --batch: write to this file")
     add_figure_flag(output, "draw every stage at its peak")
     output.add_argument(
@@ -231,6 +238,7 @@ def _run_serving(arguments: Namespace) -> int:
         pick(arguments, ("batch", "factory", *FACTORY_FLAGS)), "does not go with --serve, which needs --model"
     )
     refuse(pick(arguments, TRAINING_FLAGS), "does not go with --serve")
+    refuse({"--format github": arguments.format == "github"}, "does not go with --serve")
     for name, usual in (("theory", "vramscope"), ("schedule", "1f1b")):
         if getattr(arguments, name) != usual:
             refuse({f"--{name}": True}, "does not go with --serve")
