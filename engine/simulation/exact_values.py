@@ -1,8 +1,8 @@
-"""The values of small tensors of whole numbers and flags, kept as long as all that they come from is known.
+"""The values of small tensors that come from whole numbers and flags, as long as all of these are known.
 
 Masks, positions, lengths and labels decide which way a program goes and how large its selections are. They
-come from the host or from counting, so that they can be computed there for next to nothing, while tensors of
-floating-point numbers have no values.
+come from the host or from counting, so that they can be computed there for next to nothing, while weights and
+what is computed from them have no values.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class ExactValues:
 
     def __init__(self, registry: StorageRegistry) -> None:
         self._registry = registry
+        # Whether numbers with a fraction are known of some tensor.
+        self._has_fractions = False
 
     def find(self, tensor: Any) -> Any:
         """Return a tensor of the host with the values of one on the card; None if they are not known."""
@@ -67,10 +69,10 @@ class ExactValues:
     def follow(self, function: Any, args: Any, kwargs: Any, made: Any) -> None:
         """Keep the values of what an operation has made or written; called when that is on its card."""
         is_one = type(made) is FakeTensor
-        if is_one and (made.dtype.is_floating_point or made.dtype.is_complex):
-            return
         schema = getattr(function, "_schema", None)
-        if schema is None:
+        if schema is None or (is_one and made.dtype.is_complex):
+            return
+        if is_one and made.dtype.is_floating_point and not self._may_know(schema, args, made):
             return
         if schema.name.startswith("c10d::"):  # writes its tensors, and its schema does not say so
             received = self._exchange(function, args) if schema.name in _COLLECTIVES else None
@@ -85,6 +87,22 @@ class ExactValues:
             record = self._registry.record_of(made)
             if record is not None:
                 self._keep(record, function, args, kwargs, made, is_written=schema.is_mutable)
+
+    def _may_know(self, schema: Any, args: Any, made: Any) -> bool:
+        """Return whether a result with fractions may be known: it is written, one number, or of whole ones.
+
+        Masks of attention are such. Not what begins with fractions, as weights do: it costs time to follow.
+        """
+        if schema.is_mutable:
+            return self._has_fractions
+        if made.numel() == 1:
+            return True
+        return any(
+            isinstance(it, torch.Tensor)
+            and (not it.dtype.is_floating_point or self._has_fractions)
+            and self.find(it) is not None
+            for it in args
+        )
 
     def _keep(
         self, record: StorageRecord, function: Any, args: Any, kwargs: Any, made: Any, *, is_written: bool
@@ -105,6 +123,7 @@ class ExactValues:
                 record.values = torch.empty(count, dtype=made.dtype)
                 place = record.values.as_strided(tuple(made.shape), made.stride(), made.storage_offset())
                 place.copy_(found)
+            self._has_fractions |= made.dtype.is_floating_point
 
     def _exchange(self, function: Any, args: Any) -> list[tuple[Any, Any]] | None:
         """Send the values of small tensors to the other ranks; return what each written one has then.

@@ -141,8 +141,7 @@ class HostSteps:
             with torch.no_grad(), uncharged():
                 self._outputs = attend(*tensors)
         else:
-            self._run(tensors)
-            self._outputs = tuple(it.detach() for it in self._found)
+            self._outputs = tuple(it.detach() for it in self._run(tensors))
 
     def hand_out(self) -> tuple[Any, ...]:
         """Return the outputs, which are the script's from then on."""
@@ -176,12 +175,13 @@ class HostSteps:
             self._found = ()
         return found
 
-    def _run(self, tensors: Any) -> None:
+    def _run(self, tensors: Any) -> tuple[Any, ...]:
         # What autograd saves here is no part of the script's graph: its hooks are not for it.
         hooks = torch.autograd.graph.saved_tensors_hooks(lambda it: it, lambda it: it)
         with torch.enable_grad(), uncharged(), hooks:
             self._inner = [_cut_off(it, needed) for it, needed in zip(tensors, self._needs)]
             self._found = self._attend(*self._inner)
+        return self._found
 
 
 def _cut_off(tensor: Any, is_needed: bool) -> Any:

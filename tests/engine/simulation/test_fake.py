@@ -386,3 +386,20 @@ def test_weights_of_a_kind_of_their_own_and_lists_of_numbers_of_the_card(tmp_pat
         has_stand_ins=True,
     )
     assert found == [True, 4, "cuda:0", 1024, [2], ["torch.float32", "cpu", 3], "torch.float16"]
+
+
+def test_a_mask_with_fractions_is_exact_as_long_as_it_comes_from_whole_numbers(tmp_path: Path) -> None:
+    """Longformer finds the tokens that see all by the sign of its mask; what is chosen decides sizes."""
+    script = """
+    import json, torch
+    mask = torch.tensor([[2, 1, 1, 0], [2, 1, 0, 0]]).cuda()
+    lowest = torch.tensor(0.0, device="cuda") + torch.finfo(torch.float32).min
+    added = torch.where(mask > 0, 0.0, lowest)
+    added[mask == 2] = 1.0
+    hidden = torch.randn(2, 4, 100, device="cuda")
+    seen = [(added > 0).nonzero().tolist(), list(hidden[added < 0].shape), added[0, :2].tolist()]
+    added.mul_(hidden[..., 0])
+    print(json.dumps([*seen, list(hidden[added < 0].shape)]))
+    """
+    found = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert found == [[[0, 0], [1, 0]], [3, 100], [1.0, 0.0], [8, 100]]
