@@ -189,7 +189,8 @@ def _find(name: str, value: object) -> str | None:
         if not is_wrong:
             return None
         # An integer of JSON may be one that no float holds.
-        return " is too large" if abs(value) > sys.float_info.max else f" is {value:.3g}"
+        is_writable = isinstance(value, float) or abs(value) <= sys.float_info.max
+        return f" is {value:.3g}" if is_writable else " is too large"
     parts: Iterable[tuple[str, str, object]] = ()
     if isinstance(value, msgspec.Struct):
         parts = ((f".{it}", it, getattr(value, it)) for it in value.__struct_fields__)
