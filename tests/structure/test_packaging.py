@@ -25,18 +25,17 @@ def _build(source: Path, destination: Path) -> tuple[Path, Path]:
     """Build the wheel and the source distribution as `make dist` does, without the network."""
     if int(importlib.metadata.version("setuptools").split(".")[0]) < SETUPTOOLS_WITH_LICENSE_EXPRESSIONS:
         missing("setuptools 77 or newer is not installed (pip install 'setuptools>=77')")
-    result = subprocess.run(
-        [sys.executable, str(ROOT / ".ci/build-dist"), str(destination)],
-        cwd=source,
-        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    _run_here([sys.executable, str(ROOT / ".ci/build-dist"), str(destination)], source)
     (wheel,), (sdist,) = destination.glob("*.whl"), destination.glob("*.tar.gz")
     return wheel, sdist
+
+
+def _run_here(command: list[str], source: Path) -> None:
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
+    result = subprocess.run(
+        command, cwd=source, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def _copy_tree(destination: Path) -> Path:
@@ -114,7 +113,10 @@ def test_builds_of_another_day_and_from_the_source_distribution_are_the_same_to_
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (source,) = (tmp_path / "unpacked").iterdir()
-    assert _build(source, tmp_path / "of-source")[0].read_bytes() == wheel.read_bytes()
+    code = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    _run_here([sys.executable, "-c", code, str(tmp_path)], source)
+    (of_source,) = tmp_path.glob("*.whl")
+    assert of_source.read_bytes() == wheel.read_bytes()
 
 
 def test_installed_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:

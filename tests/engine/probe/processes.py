@@ -75,7 +75,12 @@ def start_beside_torch(folder: Path, script: str, *, prelude: str = LOAD + WATCH
 
 def finish(process: "subprocess.Popen[str] | WarmProcess", timeout_s: float = 100.0) -> str:
     """Wait for a process that must end well and say nothing on stderr; return what it printed."""
-    output, errors = process.communicate(timeout=timeout_s)
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:  # else it would be a failure of later tests, too
+        process.kill()
+        process.communicate()
+        raise
     assert process.returncode == 0, errors
     assert errors == ""
     return output

@@ -40,7 +40,7 @@ def folder(pretend_driver: PretendDriver, pretend_environment: object) -> Path:
 @contextmanager
 def watching(folder: Path) -> Iterator[Watcher]:
     """Follow the hub of a folder as a view does."""
-    feed = HubFeed(folder, agent_arguments=("--interval", "0.2"))
+    feed = HubFeed(folder, agent_arguments=("--interval", "0.2", "--no-worker"))
     feed.start_hub()
     try:
         yield Watcher(feed)

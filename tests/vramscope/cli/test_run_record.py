@@ -2,24 +2,19 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests import REPOSITORY
-from tests.components import require_package
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ...waiting import wait_until
-from .running import environment, run
-from .test_run_ranks import TRAINING, list_ranks
+from .running import run
 
 WAIT = "import os\ntry:\n    print(os.wait())\nexcept ChildProcessError:\n    print('none')"
 
@@ -40,41 +35,6 @@ def is_whole(path: Path) -> bool:
         return False
     with Recording(path) as recording:
         return not recording.is_unfinished
-
-
-@pytest.mark.waits
-def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
-    require_package("torch")
-    (tmp_path / "train.py").write_text(TRAINING)
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    words = ("run", "--job", "gpt", "--record", "--", sys.executable, *torchrun, str(tmp_path / "train.py"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vramscope", *words, str(tmp_path / "never")],
-        env=environment(OMP_NUM_THREADS="1"),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    try:
-        wait_until(lambda: len(list_ranks()) == 2, 90.0, "two ranks")
-        (path,) = tmp_path.glob("gpt-*.vscope")
-    finally:
-        tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-        for each in tree:
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        _, said = process.communicate(timeout=60)
-    assert said.startswith(f"vramscope run: recording into {path} until the job has ended\n")
-    wait_until(lambda: is_whole(path), 30.0, "the end of the recording")
-    with Recording(path) as recording:
-        assert recording.damage.sentence is None
-        assert recording.identity.jobs == ("gpt",)
-        kinds = [event.kind for event in recording.events()]
-        assert kinds.count("rank_attached") == kinds.count("rank_ended") == 2
-        assert [event.text for event in recording.events()][-1] == "the job ended"
-        ranks = [rank for sample in recording.samples() for rank in sample.ranks]
-        assert {rank.coordinates.rank for rank in ranks if rank.coordinates is not None} == {0, 1}
-        assert all(sample.ranks == () for sample in list(recording.samples())[:1]), "from before its start"
 
 
 @pytest.mark.waits
