@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from ..components import missing
 from .driver import PretendDriver, build_library, default_folder
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +27,8 @@ def pretend_library() -> Path:
 @pytest.fixture
 def pretend_driver(tmp_path: Path) -> Iterator[PretendDriver]:
     """Give the test a driver without devices; calls that hang are released at the end."""
-    driver = PretendDriver(tmp_path / "nvml.state")
+    # The library keeps what it mapped under one path, and a later test may get the same folder.
+    driver = PretendDriver(tmp_path / f"nvml-{next(_NUMBERS)}.state")
     yield driver
     driver.raw.init_hang = 0
     for device in driver.devices:

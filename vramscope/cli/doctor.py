@@ -271,6 +271,37 @@ def examine_kernel_log(root: Path | None = None) -> Iterator[Check]:
     yield Check("kernel log", "warning" if severe else "note", found, "see `dmesg | grep -i -e nvrm -e drm`")
 
 
+def examine_names(root: Path | None = None) -> Iterator[Check]:
+    """Check what names pods on this node; says nothing on one without a kubelet."""
+    from vramscope.engine.sources.owners.containers import POD_LINKS, read_pod_links
+    from vramscope.engine.sources.owners.kubelet import ask_kubelet, read_checkpoint
+    from vramscope.engine.sources.owners.watch import find_kubelet
+
+    root = locate_root() if root is None else root
+    kubelet = find_kubelet(root)
+    links = len(read_pod_links(root))
+    if kubelet is None and not links:
+        return
+    noun = "container" if links == 1 else "containers"
+    found = [f"/{POD_LINKS} names {links:,} {noun}"] if links else []
+    missing = [] if links else [f"/{POD_LINKS} names no container"]
+    if kubelet is None:
+        missing.append("there is no kubelet's folder: who was given a GPU is not known")
+    else:
+        try:
+            found.append(f"the kubelet lists {len(ask_kubelet(kubelet)):,} allocations of devices")
+        except SourceUnavailableError as error:
+            missing.append(str(error))
+        if read_checkpoint(kubelet) is None:
+            missing.append("the kubelet's file of allocations cannot be read")
+    yield Check(
+        "names of pods",
+        "ok" if not missing else "note" if links else "warning",
+        "; ".join((*found, *missing)),
+        "" if links else "mount /var/log/containers of the node, read-only, where the agent runs",
+    )
+
+
 def _examine_device(reader: DeviceReader) -> Check:
     identity = reader.identity
     label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
@@ -602,6 +633,7 @@ def list_examinations(arguments: Namespace) -> list[Examination]:
         Examination("devices", examine_devices, exit_code=5),
         Examination("other devices", examine_other_devices, exit_code=5),
         Examination("kernel log", examine_kernel_log),
+        Examination("names of pods", examine_names),
         Examination("host memory", examine_host),
         Examination("runtime folder", examine_runtime_folder),
         Examination("agent", examine_agent),

@@ -28,6 +28,11 @@ KUBELET_FOLDERS = ("var/lib/kubelet", "var/lib/k0s/kubelet", "var/snap/microk8s/
 _MPS_SERVER = "nvidia-cuda-mps-server"
 
 
+def find_kubelet(root: Path) -> Path | None:
+    """Return the folder of a kubelet; None if this node has none, or hides it."""
+    return next((root / it for it in KUBELET_FOLDERS if (root / it).is_dir()), None)
+
+
 class _Annotated(NamedTuple):
     """What was made of the process list of a device."""
 
@@ -57,7 +62,7 @@ class OwnersWatch:
         self._clock = clock or SystemClock()
         self._home = home
         self._ask = ask
-        self._kubelet = next((root / it for it in KUBELET_FOLDERS if (root / it).is_dir()), None)
+        self._kubelet = find_kubelet(root)
         self._lookup: NameLookup | None = None
         self._names = Names()
         self._wanted = Wanted()

@@ -18,6 +18,7 @@ from vramscope.cli.doctor import (
     examine_driver,
     examine_host,
     examine_module,
+    examine_names,
     examine_other_devices,
     examine_sandbox,
 )
@@ -27,6 +28,7 @@ from vramscope.engine.sources.nvml.driver import NvmlLibrary
 from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
 from ...engine.sources.drm_root import DrmMachine
+from ...engine.sources.pretend_kubelet import write_links
 from ...pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run
 from .test_stream import agent
@@ -241,6 +243,19 @@ def test_a_rival_module_of_the_same_name_is_named(
     (check,) = examine_module()
     assert check.status == "warning"
     assert check.advice == "pip uninstall pynvml; pip install --force-reinstall nvidia-ml-py"
+
+
+def test_what_names_pods_is_examined_on_a_node_with_a_kubelet(tmp_path: Path) -> None:
+    assert list(examine_names(tmp_path)) == []
+    (tmp_path / "var/lib/kubelet").mkdir(parents=True)
+    [check] = examine_names(tmp_path)
+    assert check.status == "warning"
+    assert "kubelet.sock is not there" in check.found
+    assert "mount /var/log/containers" in check.advice
+    write_links(tmp_path, "ml", "llama-0", "trainer", "3f4e01234567" + "0" * 52, "8a7b")
+    [check] = examine_names(tmp_path)
+    assert (check.status, check.advice) == ("note", "")
+    assert check.found.startswith("/var/log/containers names 1 container; ")
 
 
 def test_the_kernel_driver_is_read_from_proc(tmp_path: Path, pretend_nvml: PretendDriver) -> None:
