@@ -15,7 +15,7 @@ from .families import Metric, Picture, Row, label_text, make_rows
 
 DCGM_LABELS = (
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "Hostname"),
-    *("pod", "namespace", "container", "pod_uid"),
+    *("pod", "namespace", "container", "pod_uid", "hpc_job"),
 )
 DRIVER_LABEL = "DCGM_FI_DRIVER_VERSION"
 _KINDS = ("gpu", "mig", "unified", "vgpu")
@@ -117,6 +117,7 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
     # Of a device that several share, or that a process outside of pods uses, no single pod has the memory.
     pod, namespace, container = names.pop() if len(names) == 1 else (None, None, None)
     uid = pods.pop() if len(pods) == 1 else None
+    jobs = {it.slurm_job for it in device.processes or ()}
     values = (
         device.index,
         device.uuid,
@@ -129,6 +130,7 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
         namespace,
         container,
         uid,
+        jobs.pop() if len(jobs) == 1 else None,
         None if device.hardware is None else device.hardware.driver_version,
     )
     return tuple(map(label_text, values))

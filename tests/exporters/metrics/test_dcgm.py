@@ -133,6 +133,17 @@ def test_a_pod_is_named_where_it_alone_was_given_the_device_or_uses_it() -> None
     assert names_of((), ()) == "//"
 
 
+@pytest.mark.parametrize(
+    ("jobs", "expected"), [(("812", "812"), "812"), (("812", "900"), ""), (("812", None), ""), ((), "")]
+)
+def test_the_slurm_job_is_named_where_it_alone_uses_the_device(
+    jobs: tuple[str | None, ...], expected: str
+) -> None:
+    processes = tuple(ProcessReading(pid, slurm_job=job) for pid, job in enumerate(jobs))
+    (labels,) = scrape(msgspec.structs.replace(FULL, processes=processes)).labels("DCGM_FI_DEV_FB_USED")
+    assert labels["hpc_job"] == expected
+
+
 def test_the_pod_is_named_where_it_alone_uses_the_device() -> None:
     def of_pods(*pods: str | None) -> str:
         processes = tuple(ProcessReading(pid=number, pod=pod) for number, pod in enumerate(pods))
