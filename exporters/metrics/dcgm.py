@@ -40,7 +40,8 @@ def _mib(read: Callable[[MemoryReading], int | None]) -> Callable[[DeviceSample]
 def _find_reserved(memory: MemoryReading) -> int | None:
     if memory.total_bytes is None or memory.used_bytes is None or memory.free_bytes is None:
         return None
-    return max(0, memory.total_bytes - memory.used_bytes - memory.free_bytes)
+    # Where used and free are all, one was made of the other, and nobody reported a reserve.
+    return max(0, memory.total_bytes - memory.used_bytes - memory.free_bytes) or None
 
 
 def _of_activity(read: Callable[[DeviceActivity], float | None]) -> Callable[[DeviceSample], float | None]:

@@ -109,6 +109,8 @@ def test_what_is_unmeasured_a_lower_bound_modelled_or_old_has_no_series() -> Non
         "XID_ERRORS",
     }
     assert not {f"DCGM_FI_DEV_{name}" for name in silent} & told.names
+    whole = MemoryReading(total_bytes=3 * GIB, used_bytes=GIB, free_bytes=2 * GIB)
+    assert scrape(msgspec.structs.replace(FULL, memory=whole)).of("DCGM_FI_DEV_FB_RESERVED") == []
     devices, _ = make_simulated()
     assert not any(name.startswith("DCGM") for name in scrape(*devices).names | scrape(FULL, age_s=60).names)
 
