@@ -50,9 +50,7 @@ class DeviceReadings:
     """
 
     def __init__(self, reader: DeviceReader) -> None:
-        self.reader = reader
-        # The same reader, where it knows more than memory and details.
-        self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
+        self._take_reader(reader)
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
         # The call that reads its memory, where the reader has one and it has worked.
@@ -108,13 +106,20 @@ class DeviceReadings:
         """Go on with a fresh handle of the same device."""
         if reader is not self.reader:
             self._parse()
-            self.reader = reader
-            self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
+            self._take_reader(reader)
             self.prepared = None
         if self.is_lost:
             self._state = "stale"
             self._reason = "it is back and has not been read yet"
             self.memory_due_s = self.details_due_s = 0.0
+
+    def _take_reader(self, reader: DeviceReader) -> None:
+        """Note what a reader knows: asking a protocol costs more than most readings of memory do."""
+        self.reader = reader
+        # The same reader, where it knows more than memory and details.
+        self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
+        self._preparing_reader = reader if isinstance(reader, PreparingReader) else None
+        self._process_reader = reader if isinstance(reader, ProcessKnowingReader) else None
 
     def mark_lost(self, reason: str) -> None:
         self._state = "lost"
@@ -136,8 +141,8 @@ class DeviceReadings:
             return
         self._parse()
         self._fold(taken)
-        if isinstance(self.reader, PreparingReader):
-            self.prepared = self.reader.prepare_memory()
+        if self._preparing_reader is not None:
+            self.prepared = self._preparing_reader.prepare_memory()
 
     def _parse(self) -> None:
         """Fold what the prepared call has read since the last time: the newest as it is, others as limits."""
@@ -249,9 +254,9 @@ class DeviceReadings:
 
     def _drop_ended(self, details: DeviceDetails) -> DeviceDetails:
         """Drop the processes that have ended since, which needs no driver."""
-        if not details.processes or not isinstance(self.reader, ProcessKnowingReader):
+        if not details.processes or self._process_reader is None:
             return details
-        return replace(details, processes=self.reader.drop_ended(details.processes))
+        return replace(details, processes=self._process_reader.drop_ended(details.processes))
 
     def _judge(
         self, now_s: float, age_s: float | None, stale_after_s: float, held_since_s: float | None

@@ -15,7 +15,7 @@ from .families import Metric, Picture, Row, label_text, make_rows
 
 DCGM_LABELS = (
     *("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "Hostname"),
-    *("pod", "namespace", "container", "pod_uid"),
+    *("pod", "namespace", "container", "pod_uid", "hpc_job"),
 )
 DRIVER_LABEL = "DCGM_FI_DRIVER_VERSION"
 _KINDS = ("gpu", "mig", "unified", "vgpu")
@@ -40,7 +40,8 @@ def _mib(read: Callable[[MemoryReading], int | None]) -> Callable[[DeviceSample]
 def _find_reserved(memory: MemoryReading) -> int | None:
     if memory.total_bytes is None or memory.used_bytes is None or memory.free_bytes is None:
         return None
-    return max(0, memory.total_bytes - memory.used_bytes - memory.free_bytes)
+    # Where used and free are all, one was made of the other, and nobody reported a reserve.
+    return max(0, memory.total_bytes - memory.used_bytes - memory.free_bytes) or None
 
 
 def _of_activity(read: Callable[[DeviceActivity], float | None]) -> Callable[[DeviceSample], float | None]:
@@ -117,6 +118,7 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
     # Of a device that several share, or that a process outside of pods uses, no single pod has the memory.
     pod, namespace, container = names.pop() if len(names) == 1 else (None, None, None)
     uid = pods.pop() if len(pods) == 1 else None
+    jobs = {it.slurm_job for it in device.processes or ()}
     values = (
         device.index,
         device.uuid,
@@ -129,6 +131,7 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
         namespace,
         container,
         uid,
+        jobs.pop() if len(jobs) == 1 else None,
         None if device.hardware is None else device.hardware.driver_version,
     )
     return tuple(map(label_text, values))

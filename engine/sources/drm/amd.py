@@ -50,24 +50,21 @@ class AmdReader(DrmReader):
         self._used = {name: NumberFile(self._folder / f"mem_info_{name}_used") for name in ("vram", "gtt")}
         self._busy = NumberFile(self._folder / "gpu_busy_percent")
         self._memory_busy = NumberFile(self._folder / "mem_busy_percent")
+        # Known once its memory was described.
         self._is_apu: bool | None = None
-
-    @property
-    def _region(self) -> str:
-        """Memory to show: where the kernel puts a program's data, which is the larger one on an APU."""
-        vram, gtt = (self._total_bytes.get(name) or 0 for name in ("vram", "gtt"))
-        return "gtt" if self._is_apu and gtt > vram else "vram"
+        self._region = "vram"
+        self._shown_file = self._used["vram"]
+        self._shown_bytes: int | None = None
 
     def read_memory(self) -> MemoryReading:
         """Return total, used and free bytes; on an APU of the host's memory that it may map (GTT)."""
         self._check_awake()
         if self._is_apu is None:
             self._describe_memory()
-        region = self._region
-        total = self._total_bytes.get(region)
-        used = self._used[region].read()
+        total = self._shown_bytes
+        used = self._shown_file.read()
         if total is None or used is None:
-            self.explain(self._used[region].path)
+            self.explain(self._shown_file.path)
         return make_reading(total, max(0, total - used), used)
 
     def read_details(self) -> DeviceDetails:
@@ -140,6 +137,11 @@ class AmdReader(DrmReader):
             self.explain(self._folder / "mem_info_vram_total")
         metrics = self._metrics = self._read_metrics()
         self._is_apu = vram <= LARGEST_CARVE_OUT_BYTES if metrics is None else metrics.is_apu
+        # Memory to show: where the kernel puts a program's data, which is the larger one on an APU.
+        is_mapped = self._is_apu and (self._total_bytes["gtt"] or 0) > vram
+        self._region = "gtt" if is_mapped else "vram"
+        self._shown_file = self._used[self._region]
+        self._shown_bytes = self._total_bytes[self._region]
         if self._is_apu:
             self.identity = replace(self.identity, kind="unified")
 

@@ -109,6 +109,8 @@ def test_what_is_unmeasured_a_lower_bound_modelled_or_old_has_no_series() -> Non
         "XID_ERRORS",
     }
     assert not {f"DCGM_FI_DEV_{name}" for name in silent} & told.names
+    whole = MemoryReading(total_bytes=3 * GIB, used_bytes=GIB, free_bytes=2 * GIB)
+    assert scrape(msgspec.structs.replace(FULL, memory=whole)).of("DCGM_FI_DEV_FB_RESERVED") == []
     devices, _ = make_simulated()
     assert not any(name.startswith("DCGM") for name in scrape(*devices).names | scrape(FULL, age_s=60).names)
 
@@ -131,6 +133,17 @@ def test_a_pod_is_named_where_it_alone_was_given_the_device_or_uses_it() -> None
     assert names_of((*named, ProcessReading(3)), None) == "//"
     assert names_of(named, (idle, other)) == "//"
     assert names_of((), ()) == "//"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"), [(("812", "812"), "812"), (("812", "900"), ""), (("812", None), ""), ((), "")]
+)
+def test_the_slurm_job_is_named_where_it_alone_uses_the_device(
+    jobs: tuple[str | None, ...], expected: str
+) -> None:
+    processes = tuple(ProcessReading(pid, slurm_job=job) for pid, job in enumerate(jobs))
+    (labels,) = scrape(msgspec.structs.replace(FULL, processes=processes)).labels("DCGM_FI_DEV_FB_USED")
+    assert labels["hpc_job"] == expected
 
 
 def test_the_pod_is_named_where_it_alone_uses_the_device() -> None:
