@@ -110,6 +110,8 @@ def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) 
     verdict = summarize(sample, [first])
     assert verdict.level == "medium"
     assert verdict.text(200).startswith(first.title)
+    # What is to be known is left where there is little room.
+    assert "KV pool" in verdict.text(56)
     names = {it.name for it in first.evidence}
     assert {"requests a minute", "expected within two minutes", "window"} <= names
 
