@@ -226,7 +226,7 @@ class _PoolTrack(OpenFinding):
             return ()
         used = engine.used_share or 0.0
         evidence = (_SERVER(moment.server.name), _ENGINE(engine.name), _USED(100 * used))
-        title = f"{self._name(moment.server, engine)}: the KV pool filled up to {used:.0%} and pauses there"
+        title = f"{self._name(moment.server, engine)} filled its KV pool up to {used:.0%} and pauses there"
         return self.state(restate(finding, time_s, severity="low", title=title, evidence=evidence))
 
     def _name(self, server: ServerSample, engine: EngineReading) -> str:
@@ -252,7 +252,7 @@ class _PoolTrack(OpenFinding):
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
-            title = f"{name}: {_describe_end(forecast, used)}"
+            title = f"{name} {_describe_end(forecast, used)}"
         return self.state(
             restate(
                 opened,
@@ -314,9 +314,9 @@ def _describe_end(forecast: PoolForecast, used: float) -> str:
         peak = (
             "" if forecast.peak_share is None else f", about {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
         )
-        return f"the KV pool is about to run out at the present arrival ({used:.0%} in use{peak})"
+        return f"is about to fill its KV pool at the present arrival ({used:.0%} in use{peak})"
     when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
-    return f"the KV pool will be full {when} at the present arrival ({growth})"
+    return f"fills its KV pool {when} at the present arrival ({growth})"
 
 
 def _describe_method(forecast: PoolForecast | None) -> str:

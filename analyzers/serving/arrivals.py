@@ -19,6 +19,8 @@ from ...engine.model import EngineReading
 from .forecast import GAP_S, PoolForecast
 
 SLOT_S = 5.0
+# Samples repeat a reading until the next one, and know its time only as well as its age is rounded.
+SAME_S = 0.5
 # Slots from which there is a forecast, that are kept, and over which the share of a sequence is a mean.
 LEAST_SLOTS = 12
 MOST_SLOTS = 60
@@ -230,7 +232,7 @@ class ArrivalTrack:
             engine.generation_tokens,
         )
         last = self._points[-1] if self._points else None
-        if last is not None and time_s == last.time_s:
+        if last is not None and abs(time_s - last.time_s) < SAME_S:
             return False
         if last is not None and not (
             0.0 < time_s - last.time_s <= GAP_S

@@ -1,5 +1,6 @@
 """Findings about servers: each opens for its cause alone, says numbers that were computed, and closes."""
 
+import random
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -109,8 +110,32 @@ def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) 
     verdict = summarize(sample, [first])
     assert verdict.level == "medium"
     assert verdict.text(200).startswith(first.title)
+    # What is to be known is left where there is little room.
+    assert "KV pool" in verdict.text(56)
     names = {it.name for it in first.evidence}
     assert {"requests a minute", "expected within two minutes", "window"} <= names
+
+
+def test_readings_that_samples_repeat_with_an_age_are_one_reading_each() -> None:
+    """A node samples more often than a server is read; the ages of one reading differ by milliseconds."""
+    server = ramp(until_s=3600.0)
+    analyzer = ServingAnalyzer()
+    chance = random.Random(1)
+    found: list[Finding] = []
+    seq = 0
+    while not server.engines[0].counters.preemptions:
+        server.advance(server.now_s + 1.5)
+        read = make_sample(server, 0)
+        for part in range(3):
+            seq += 1
+            age_s = 0.5 * part + chance.uniform(0.0, 0.01)
+            servers = (replace(read.servers[0], age_s=age_s),)
+            time_s = read.time_s + 0.5 * part
+            found += analyzer.observe(replace(read, seq=seq, time_s=time_s, interval_s=0.5, servers=servers))
+    first_s = server.engines[0].counters.first_preemption_s
+    assert first_s is not None
+    assert found[0].method.startswith("Requests that arrive")
+    assert found[0].opened_s < 1_000_000.0 + first_s
 
 
 def test_a_server_that_does_not_count_its_requests_is_forecast_by_a_line() -> None:
