@@ -182,9 +182,9 @@ def test_a_forked_child_is_silent_until_it_trains_itself(tmp_path: Path) -> None
         assert [row[0] for row in hub.steps() if row[0] > 2] == [3, 4]
 
 
-def test_torch_may_be_imported_late_and_nothing_is_started_before(tmp_path: Path) -> None:
+def test_torch_may_be_imported_late_and_nothing_is_started_before_nor_said_after(tmp_path: Path) -> None:
     script = """
-    import threading
+    import threading, time
     before = (probe.is_running(), threading.active_count(), "json" in sys.modules, "socket" in sys.modules)
     seen = []
     probe.after_torch_import(lambda torch: seen.append((torch.__name__, probe.is_running())))
@@ -192,8 +192,11 @@ def test_torch_may_be_imported_late_and_nothing_is_started_before(tmp_path: Path
     probe.watch_imports(sys.argv[1], "job-1")
     import torch.nn
     print(before, seen, probe.is_running())
+    time.sleep(1.5)
     """
-    assert run(tmp_path, script) == "(False, 1, False, False) [('torch', False)] True\n"
+    with listen(tmp_path) as hub:
+        assert run(tmp_path, script) == "(False, 1, False, False) [('torch', False)] True\n"
+        assert hub.connections == []
 
 
 def test_an_import_of_torch_that_fails_is_noticed_when_it_is_tried_again(tmp_path: Path) -> None:
@@ -216,12 +219,6 @@ def test_an_import_of_torch_that_fails_is_noticed_when_it_is_tried_again(tmp_pat
 def test_a_process_without_torch_is_left_alone(tmp_path: Path) -> None:
     with listen(tmp_path) as hub:
         assert run(tmp_path, "with probe.phase('x'): probe.step()\nprint(probe.is_running())") == "False\n"
-        assert hub.connections == []
-
-
-def test_a_process_that_only_imports_torch_says_nothing(tmp_path: Path) -> None:
-    with listen(tmp_path) as hub:
-        run(tmp_path, "import torch, time\ntime.sleep(1.5)")
         assert hub.connections == []
 
 

@@ -151,6 +151,9 @@ def test_the_traceback_of_a_factory(words: tuple[str, ...], tmp_path: Path) -> N
     (folder / "made.py").write_text(f"def make():\n    raise ValueError({raised!a})\n")
     outcome = run(*words, PYTHONPATH=f"{REPOSITORY}{os.pathsep}{folder}", LC_ALL="C")
     assert "Traceback" in outcome.stderr
+    assert "raise ValueError(" in outcome.stderr
+    assert "made:make raised ValueError: n" in outcome.stderr
+    assert "workloads" not in outcome.stderr, "our own frames are left out"
     assert outcome.stderr.count(MARK) >= 3
     _refuse_steering(outcome)
     assert outcome.stderr.isascii()

@@ -118,16 +118,11 @@ def test_a_factory_by_name_is_traced_in_a_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = "import torch\ndef make():\n    print('building')\n    return torch.nn.Linear(4, 2)\n"
-    (tmp_path / "mine.py").write_text(source + "def broken():\n    return {}['depth']\n")
+    (tmp_path / "mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     graph = trace_model_graph("mine:make", "3x4")
     assert (graph.name, graph.total_parameters) == ("Linear", 10)
     assert capfd.readouterr().out == "", "what the factory prints is not our data"
-    with pytest.raises(UsageError, match="mine:broken raised KeyError: 'depth'"):
-        trace_model_graph("mine:broken", "3x4")
-    told = capfd.readouterr().err
-    assert "return {}['depth']" in told
-    assert "model_tracer" not in told
     with pytest.raises(UsageError, match="expected MODULE:FUNCTION"):
         trace_model_graph("mine", "3x4")
 
