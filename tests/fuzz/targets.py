@@ -481,6 +481,8 @@ _PAGES: tuple[tuple[Format, ServerKind, str], ...] = (
     ("vllm", "vLLM", "/metrics"),
     ("vllm-old", "vLLM", "/metrics"),
     ("sglang", "SGLang", "/metrics"),
+    ("triton", "TensorRT-LLM", "/metrics"),
+    ("trtllm", "TensorRT-LLM", "/prometheus/metrics"),
     ("tgi", "TGI", "/metrics"),
     ("llama.cpp", "llama.cpp", "/metrics"),
     ("llama.cpp", "llama.cpp", "/slots"),

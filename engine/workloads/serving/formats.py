@@ -3,7 +3,8 @@
 Names and labels are those of the servers; only what a reader of memory needs is written. Sources: vLLM's
 `v1/metrics/loggers.py` and its documentation of metrics, SGLang's production metrics and its
 `metrics_collector.py`, the README of llama.cpp's server, the metrics reference of Text Generation Inference
-and its router, Ollama's API reference.
+and its router, Ollama's API reference, the README of Triton's backend for TensorRT-LLM and the example of
+Prometheus metrics of `trtllm-serve`.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Literal
 from ...units import GIB
 from .server import SimulatedServer
 
-Format = Literal["vllm", "vllm-old", "sglang", "llama.cpp", "tgi", "ollama"]
+Format = Literal["vllm", "vllm-old", "sglang", "triton", "trtllm", "llama.cpp", "tgi", "ollama"]
 # Context of each slot of llama.cpp.
 _SLOTS = 8
 
@@ -174,6 +175,57 @@ def _write_slots(server: SimulatedServer) -> tuple[str, str]:
     return "application/json; charset=utf-8", json.dumps(slots)
 
 
+def _write_triton(server: SimulatedServer) -> tuple[str, str]:
+    """Write TensorRT-LLM behind Triton: a model for each replica."""
+    setup = server.setup
+    requests: list[tuple[Mapping[str, str], float]] = []
+    blocks: list[tuple[Mapping[str, str], float]] = []
+    for number, engine in enumerate(server.engines):
+        model = {"model": "tensorrt_llm" if not number else f"tensorrt_llm_{number}", "version": "1"}
+        for kind, count in (
+            ("waiting", len(engine.waiting)),
+            ("context", 0),
+            ("scheduled", len(engine.running)),
+            ("max", setup.most_sequences),
+            ("active", len(engine.running) + len(engine.waiting)),
+        ):
+            requests.append(({**model, "request_type": kind}, count))
+        for kind, size in (
+            ("fraction", engine.used_share),
+            ("tokens_per", setup.block_tokens),
+            ("used", engine.used_blocks),
+            ("free", setup.pool_blocks - engine.used_blocks),
+            ("max", setup.pool_blocks),
+        ):
+            blocks.append(({**model, "kv_cache_block_type": kind}, size))
+    return _text(
+        [
+            *_write("gauge", "nv_trt_llm_request_metrics", requests),
+            *_write("gauge", "nv_trt_llm_kv_cache_block_metrics", blocks),
+        ]
+    )
+
+
+def _write_trtllm(server: SimulatedServer) -> tuple[str, str]:
+    setup = server.setup
+    engine = server.engines[0]
+    labels = {"engine_type": "trtllm", "model_name": setup.model}
+    lines: list[str] = []
+    for name, value in (
+        ("num_requests_running", len(engine.running)),
+        ("num_requests_waiting", len(engine.waiting)),
+        ("kv_cache_utilization", engine.used_share),
+        ("kv_cache_max_blocks", setup.pool_blocks),
+        ("kv_cache_used_blocks", engine.used_blocks),
+    ):
+        lines += _write("gauge", f"trtllm_{name}", [(labels, value)])
+    config = {**labels, "block_size": str(setup.block_tokens)}
+    lines += _write("gauge", "trtllm_cache_config_info", [(config, 1)])
+    finished = {**labels, "finished_reason": "stop"}
+    lines += _write("counter", "trtllm_request_success_total", [(finished, engine.counters.finished)])
+    return _text(lines)
+
+
 def _write_tgi(server: SimulatedServer) -> tuple[str, str]:
     engine = server.engines[0]
     lines = [
@@ -208,6 +260,8 @@ _PAGES: dict[Format, dict[str, Callable[[SimulatedServer], tuple[str, str]]]] = 
     "vllm": {"/metrics": lambda server: _write_vllm(server, is_old=False)},
     "vllm-old": {"/metrics": lambda server: _write_vllm(server, is_old=True)},
     "sglang": {"/metrics": _write_sglang},
+    "triton": {"/metrics": _write_triton},
+    "trtllm": {"/prometheus/metrics": _write_trtllm},
     "llama.cpp": {"/metrics": _write_llama, "/slots": _write_slots},
     "tgi": {"/metrics": _write_tgi},
     "ollama": {"/api/ps": _write_ollama},

@@ -14,6 +14,8 @@ KINDS: dict[Format, ServerKind] = {
     "vllm": "vLLM",
     "vllm-old": "vLLM",
     "sglang": "SGLang",
+    "triton": "TensorRT-LLM",
+    "trtllm": "TensorRT-LLM",
     "llama.cpp": "llama.cpp",
     "tgi": "TGI",
     "ollama": "Ollama",
@@ -29,7 +31,7 @@ def serve(kind: Format, setup: ServerSetup, seconds: float = 120.0) -> tuple[Sim
 
 def read(server: SimulatedServer, kind: Format) -> Answer:
     bodies = {}
-    for path in ("/metrics", "/slots", "/api/ps"):
+    for path in ("/metrics", "/slots", "/api/ps", "/prometheus/metrics"):
         page = answer(server, kind, path)
         if page is not None:
             bodies[path] = page[1].encode()
@@ -66,6 +68,23 @@ def test_only_what_a_server_exports_is_known() -> None:
     (plan,) = sglang.ranks
     assert plan.weights_bytes == 15 * GIB
     assert plan.activations_bytes is None
+
+
+@pytest.mark.parametrize("kind", ["triton", "trtllm"])
+def test_tensorrt_llm_counts_blocks(kind: Format) -> None:
+    server, found = serve(kind, ServerSetup(traffic=BUSY, blocks=2000, most_sequences=64))
+    engine = server.engines[0]
+    (reading,) = found.engines
+    assert (reading.running, reading.waiting) == (len(engine.running), len(engine.waiting))
+    assert (reading.pool_tokens, reading.used_share) == (2000 * 16, engine.used_share)
+    assert reading.finished == (engine.counters.finished if kind == "trtllm" else None)
+    assert reading.preemptions is None
+
+
+def test_each_model_behind_triton_has_a_pool_of_its_own() -> None:
+    server, found = serve("triton", ServerSetup(traffic=BUSY, engines=2))
+    assert [it.name for it in found.engines] == ["tensorrt_llm", "tensorrt_llm_1"]
+    assert [it.used_share for it in found.engines] == [it.used_share for it in server.engines]
 
 
 def test_sglang_tells_cached_from_used() -> None:
@@ -185,7 +204,7 @@ def test_malformed_json_is_refused(body: bytes) -> None:
 def test_each_server_is_recognized_by_its_answer(kind: Format) -> None:
     server = SimulatedServer(ServerSetup())
     server.advance(5.0)
-    path = "/api/ps" if kind == "ollama" else "/metrics"
+    path = {"ollama": "/api/ps", "trtllm": "/prometheus/metrics"}.get(kind, "/metrics")
     page = answer(server, kind, path)
     assert page is not None
     assert recognize_answer(path, page[1].encode()) == KINDS[kind]

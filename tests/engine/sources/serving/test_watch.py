@@ -23,6 +23,7 @@ from vramscope.engine.sources.serving.recognition import (
 from vramscope.engine.sources.serving.watch import ServingWatch, open_watch, parse_server
 from vramscope.engine.units import GIB
 from vramscope.engine.workloads.serving.endpoint import Endpoint, SimulatedEndpoint
+from vramscope.engine.workloads.serving.formats import Format
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 from ....waiting import wait_until
@@ -368,3 +369,16 @@ def test_what_is_no_address_is_refused(name: str) -> None:
 def test_none_looks_for_no_server() -> None:
     assert open_watch(["none"]) is None
     assert parse_server("http://h:1/metrics/") == ("http://h:1", None)
+
+
+@pytest.mark.parametrize("kind", ["triton", "trtllm"])
+def test_tensorrt_llm_is_recognized_and_read_over_http(
+    kind: Format, watches: Callable[..., ServingWatch]
+) -> None:
+    endpoint = SimulatedEndpoint(SimulatedServer(ServerSetup()), kind, clock_s=lambda: 30.0)
+    try:
+        server = await_state(watches(endpoint.url, read_interval_s=0.05), (), "ok")
+    finally:
+        endpoint.close()
+    assert server.kind == "TensorRT-LLM"
+    assert server.engines[0].running == len(endpoint.server.engines[0].running)
