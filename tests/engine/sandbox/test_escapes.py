@@ -118,6 +118,9 @@ COMMANDS = [
     "sweep FILE --json",
     "replay FILE --compare",
     "calibrate FILE",
+    "estimate --model FILE --json",
+    "estimate --model FILE --serve",
+    "estimate --batch FILE -o OWN/out.csv",
 ]
 
 
