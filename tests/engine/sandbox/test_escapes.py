@@ -13,6 +13,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.engine.recording.test_hostile_files import recorded
+from vramscope.cli.frame.files import _READERS
 from vramscope.engine.sandbox import find_protection
 
 from .escapes import ESCAPED, Hole
@@ -118,6 +119,9 @@ COMMANDS = [
     "sweep FILE --json",
     "replay FILE --compare",
     "calibrate FILE",
+    "estimate --model FILE --json",
+    "estimate --model FILE --serve",
+    "estimate --batch FILE -o OWN/out.csv",
 ]
 
 
@@ -130,6 +134,17 @@ def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place:
     escaped = {command: list_escaped(found) for command, found in zip(COMMANDS, results, strict=True)}
     assert {command: ways for command, ways in escaped.items() if ways} == {}
     assert place.secret.read_text() == "key"
+
+
+def test_every_such_verb_is_tried() -> None:
+    assert {command.split()[0] for command in COMMANDS} == set(_READERS)
+
+
+@pytest.mark.parametrize("command", ["oom --duration 1s", "estimate --factory a:b", "replay FILE", "doctor"])
+def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: Place) -> None:
+    words = command.replace("FILE", str(place.own))
+    [found] = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), words)
+    assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
 
 
 HOLED_DECODER = """

@@ -1,7 +1,9 @@
 """Verbs that read files of others do all their work confined; `tests/engine/sandbox` tries to break out."""
 
+import json
 from pathlib import Path
 
+from tests.analyzers.planning.theory.test_configs import HUGGING_FACE
 from tests.engine.files.snapshots import small_snapshot, write_snapshot
 from tests.engine.recording.samples import IDENTITY, make_sample
 from vramscope.engine.recording import RecordingWriter
@@ -30,6 +32,14 @@ def test_a_series_is_imported_exported_and_drawn(tmp_path: Path) -> None:
 def test_a_snapshot_is_decoded_by_a_process_within(tmp_path: Path) -> None:
     snapshot = write_snapshot(tmp_path, small_snapshot())
     assert '"schema":"vramscope.snapshot/' in done(run("inspect", str(snapshot), "--json"))
+
+
+def test_an_estimate_of_a_models_configuration_is_computed_and_drawn(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(HUGGING_FACE))
+    report = done(run("estimate", "--model", str(config), "--json", "--figure", str(tmp_path / "fit.png")))
+    assert '"peak_bytes":' in report
+    assert (tmp_path / "fit.png").stat().st_size > 0
 
 
 def test_a_link_is_followed_to_the_file_itself(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ _WITH_SCREEN = ("diff", "inspect", "modules")
 _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "calibrate": lambda it: True,
     "diff": lambda it: True,
+    "estimate": lambda it: it.factory is None,  # which runs code of the user
     "export": lambda it: True,
     "fragment": lambda it: it.input is not None,
     "heatmap": lambda it: it.batch is None,  # whose file names further files
