@@ -13,7 +13,7 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.units import parse_duration
 
 from ..frame.emit import complain
-from ..frame.flags import FigureTarget, given_by, read_figure, read_old_figure
+from ..frame.flags import FigureTarget, given_by, read_figure, read_old_figure, refuse
 from ..frame.parse import SubParsers, add_verb
 from ..frame.progress import ProgressLine
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from vramscope.engine.model import Sample
     from vramscope.engine.recording import Recording
 
-DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet or figures."
+DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet, Perfetto tracks or figures."
 EXAMPLES = """\
 vramscope export run.vscope --csv -o run.csv
 vramscope export run.vscope --jsonl --from +10m --to +20m
+vramscope export run.vscope --csv --ranks -o ranks.csv
+vramscope export run.vscope --perfetto -o run.json
 vramscope export run.vscope --prometheus -o run.om
 promtool tsdb create-blocks-from openmetrics run.om data
 vramscope export run.vscope --figure run.pdf   # memory of the device
@@ -44,6 +46,7 @@ FORMATS = {
     "jsonl": "JSON lines as `vramscope --json` prints them",
     "prometheus": "OpenMetrics text with timestamps",
     "parquet": "Parquet; needs pip install 'vramscope[parquet]'",
+    "perfetto": "counter tracks and steps, for ui.perfetto.dev",
 }
 
 
@@ -56,7 +59,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         examples=EXAMPLES,
         notes=NOTES,
         exit_codes=EXIT_CODES,
-        usage="vramscope export FILE (--csv | --jsonl | --prometheus | --parquet | --figure WHERE) [flags]",
+        usage=f"vramscope export FILE ({' | '.join(f'--{name}' for name in FORMATS)} | --figure WHERE) [flags]",
     )
     parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="the recording")
     formats = parser.add_mutually_exclusive_group(required=True)
@@ -73,6 +76,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
     )
+    parser.add_argument(
+        "--ranks",
+        action="store_true",
+        help="with --csv or --parquet: a row for each training process, not device",
+    )
     parser.add_argument("--from", dest="start", metavar="WHEN", help="leave out everything before this time")
     parser.add_argument("--to", dest="end", metavar="WHEN", help="leave out everything after this time")
 
@@ -85,9 +93,17 @@ def run(arguments: Namespace) -> int:
         raise UsageError("FILE is missing: name the recording; see `vramscope export --help`")
     kind: ExportFormat = "figure" if figure is not None else arguments.export_format
     output = arguments.output if figure is None else None
+    if kind not in ("csv", "parquet"):
+        refuse({"--ranks": arguments.ranks}, "needs --csv or --parquet")
     with unwinding_on_signals():
         export_recording(
-            arguments.file, kind, output, figure=figure, start=arguments.start, end=arguments.end
+            arguments.file,
+            kind,
+            output,
+            figure=figure,
+            start=arguments.start,
+            end=arguments.end,
+            of_ranks=arguments.ranks,
         )
     return 0
 
@@ -118,7 +134,7 @@ def _read_figure(arguments: Namespace) -> FigureTarget | None:
 
 PROGRAM = "vramscope export"
 GAP_TICKS = 3.5
-ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "figure"]
+ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "perfetto", "figure"]
 _Clock = Literal["wall", "trace"]
 
 
@@ -130,6 +146,7 @@ def export_recording(
     start: str | None,
     end: str | None,
     figure: FigureTarget | None = None,
+    of_ranks: bool = False,
 ) -> None:
     """Write a recording, and note on stderr what was left out.
 
@@ -138,6 +155,7 @@ def export_recording(
         start: Value of `--from`; None for the beginning.
         end: Value of `--to`; None for the end.
         figure: Where figures go, for the kind `figure`.
+        of_ranks: Whether rows are training processes, for `csv` and `parquet`.
     """
 
     from vramscope.engine.files.base.input_file import show_path
@@ -162,7 +180,7 @@ def export_recording(
                 _draw(source, figure)
             else:
                 with nullcontext(sys.stdout.buffer) if output is None else open_output(output) as stream:
-                    _write(source, kind, stream)
+                    _write(source, kind, stream, of_ranks=of_ranks)
         finally:
             source.progress.clear()
         for sentence in source.notes(kind):
@@ -215,12 +233,16 @@ class _Source:
             yield "times count from the start of the run: Prometheus will show them in 1970"
 
 
-def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
+def _write(source: _Source, kind: ExportFormat, stream: BinaryIO, *, of_ranks: bool) -> None:
     if kind == "csv":
+        from vramscope.exporters.recording.ranks import write_ranks_csv
         from vramscope.exporters.recording.rows import write_csv
 
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        write_csv(source.rows.rows(source.samples()), text)
+        if of_ranks:
+            write_ranks_csv(source.samples(), text)
+        else:
+            write_csv(source.rows.rows(source.samples()), text)
         text.flush()
         text.detach()
     elif kind == "jsonl":
@@ -232,6 +254,14 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         from vramscope.exporters.recording.rows import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
+    elif kind == "perfetto":
+        from vramscope.exporters.recording.ranks import write_tracks
+
+        write_tracks(source.samples(), stream)
+    elif of_ranks:
+        from vramscope.exporters.recording.ranks import write_ranks_parquet
+
+        write_ranks_parquet(source.samples(), stream)
     else:
         from vramscope.exporters.recording.rows import write_parquet
 
