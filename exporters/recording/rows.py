@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -192,26 +192,26 @@ PARQUET_COLUMNS = (
 
 
 def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
-    """Write rows as one table; null is unmeasured.
+    """Write rows as one table, in their order; null is unmeasured. See `write_table`."""
+    write_table(PARQUET_COLUMNS, map(_to_values, rows), stream)
+
+
+Cell = float | int | str | None
+Values = tuple[Cell, ...]
+
+
+def write_table(columns: Sequence[tuple[str, str]], rows: Iterable[Values], stream: BinaryIO) -> None:
+    """Write rows as one table of Parquet.
 
     Args:
-        rows: In the order that the table shall have.
+        columns: Name and type of each.
+        rows: Values in the order of the columns.
         stream: Where to; need not be seekable.
 
     Raises:
         UsageError: pyarrow is not installed.
         InputFileError: A value cannot be one of memory.
     """
-    write_table(map(_to_values, rows), PARQUET_COLUMNS, stream)
-
-
-Cell = float | int | str | None
-
-
-def write_table(
-    rows: Iterable[tuple[Cell, ...]], names_and_types: tuple[tuple[str, str], ...], stream: BinaryIO
-) -> None:
-    """Write rows of cells as one Parquet table, some of them at a time; raises as `write_parquet` does."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
@@ -219,13 +219,14 @@ def write_table(
         raise UsageError(
             "--parquet needs pyarrow, which is not installed: pip install 'vramscope[parquet]'"
         ) from error
-    types = [arrow.type_for_alias(kind) for _, kind in names_and_types]
-    schema = arrow.schema([(name, kind) for (name, _), kind in zip(names_and_types, types, strict=True)])
+    types = [arrow.type_for_alias(kind) for _, kind in columns]
+    schema = arrow.schema([(name, kind) for (name, _), kind in zip(columns, types, strict=True)])
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         for part in _split(rows):
-            columns = zip(*part, strict=True)
             try:
-                arrays = [arrow.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+                arrays = [
+                    arrow.array(it, kind) for it, kind in zip(zip(*part, strict=True), types, strict=True)
+                ]
             except OverflowError as error:
                 raise InputFileError(
                     "the recording has a number that does not fit into 64 bits; expected memory of a device"
@@ -233,13 +234,13 @@ def write_table(
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
 
-def _split(rows: Iterable[tuple[Cell, ...]]) -> Iterator[list[tuple[Cell, ...]]]:
+def _split(rows: Iterable[Values]) -> Iterator[list[Values]]:
     remaining = iter(rows)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
         yield part
 
 
-def _to_values(row: DeviceRow) -> tuple[float | int | str | None, ...]:
+def _to_values(row: DeviceRow) -> Values:
     memory = row.memory
     allocator = row.allocator
     return (

@@ -109,4 +109,4 @@ def write_server_parquet(rows: Iterable[ServerRow], stream: BinaryIO) -> None:
         InputFileError: A value does not fit.
     """
     columns = tuple((name, kind) for name, kind, _ in SERVER_COLUMNS)
-    write_table((tuple(read(row) for _, _, read in SERVER_COLUMNS) for row in rows), columns, stream)
+    write_table(columns, (tuple(read(row) for _, _, read in SERVER_COLUMNS) for row in rows), stream)

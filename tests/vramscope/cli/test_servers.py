@@ -115,7 +115,7 @@ def test_a_recording_of_before_has_none() -> None:
 def test_servers_are_exported_as_tables_only() -> None:
     outcome = call("export", "vramscope/example.vscope", "--serving", "--prometheus")
     assert outcome.code == 2
-    assert "--serving goes with --csv or --parquet" in outcome.stderr
+    assert "--serving needs --csv or --parquet" in outcome.stderr
 
 
 def test_a_server_is_found_by_the_process_on_the_device(

@@ -14,19 +14,22 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.units import parse_duration
 
 from ..frame.emit import complain
-from ..frame.flags import FigureTarget, given_by, read_figure, read_old_figure
+from ..frame.flags import FigureTarget, given_by, read_figure, read_old_figure, refuse
 from ..frame.parse import SubParsers, add_verb
 from ..frame.progress import ProgressLine
 
 if TYPE_CHECKING:
     from vramscope.engine.model import Sample
     from vramscope.engine.recording import Recording
+    from vramscope.exporters.recording.server_rows import ServerRow
 
-DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet or figures."
+DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet, Perfetto tracks or figures."
 EXAMPLES = """\
 vramscope export run.vscope --csv -o run.csv
 vramscope export run.vscope --jsonl --from +10m --to +20m
-vramscope export run.vscope --serving --csv -o servers.csv
+vramscope export run.vscope --csv --ranks -o ranks.csv
+vramscope export run.vscope --csv --serving -o servers.csv
+vramscope export run.vscope --perfetto -o run.json
 vramscope export run.vscope --prometheus -o run.om
 promtool tsdb create-blocks-from openmetrics run.om data
 vramscope export run.vscope --figure run.pdf   # memory of the device
@@ -48,6 +51,7 @@ FORMATS = {
     "jsonl": "JSON lines as `vramscope --json` prints them",
     "prometheus": "OpenMetrics text with timestamps",
     "parquet": "Parquet; needs pip install 'vramscope[parquet]'",
+    "perfetto": "counter tracks and steps, for ui.perfetto.dev",
 }
 
 
@@ -60,7 +64,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         examples=EXAMPLES,
         notes=NOTES,
         exit_codes=EXIT_CODES,
-        usage="vramscope export FILE (--csv | --jsonl | --prometheus | --parquet | --figure WHERE) [flags]",
+        usage=f"vramscope export FILE ({' | '.join(map('--{}'.format, FORMATS))} | --figure WHERE) [flags]",
     )
     parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="the recording")
     formats = parser.add_mutually_exclusive_group(required=True)
@@ -75,12 +79,23 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "figures",
     )
     parser.add_argument(
-        "--serving",
-        action="store_true",
-        help="with --csv or --parquet: the servers of models in the recording, instead of its devices",
-    )
-    parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
+    )
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument(
+        "--ranks",
+        dest="rows",
+        action="store_const",
+        const="ranks",
+        default="devices",
+        help="with --csv or --parquet: a row for each training process, not device",
+    )
+    rows.add_argument(
+        "--serving",
+        dest="rows",
+        action="store_const",
+        const="servers",
+        help="with --csv or --parquet: a row for each engine of a server of models, not device",
     )
     parser.add_argument("--from", dest="start", metavar="WHEN", help="leave out everything before this time")
     parser.add_argument("--to", dest="end", metavar="WHEN", help="leave out everything after this time")
@@ -94,8 +109,9 @@ def run(arguments: Namespace) -> int:
         raise UsageError("FILE is missing: name the recording; see `vramscope export --help`")
     kind: ExportFormat = "figure" if figure is not None else arguments.export_format
     output = arguments.output if figure is None else None
-    if arguments.serving and kind not in ("csv", "parquet"):
-        raise UsageError(f"--serving goes with --csv or --parquet, not with --{kind}")
+    if kind not in ("csv", "parquet"):
+        given = {"--ranks": arguments.rows == "ranks", "--serving": arguments.rows == "servers"}
+        refuse(given, "needs --csv or --parquet")
     with unwinding_on_signals():
         export_recording(
             arguments.file,
@@ -104,7 +120,7 @@ def run(arguments: Namespace) -> int:
             figure=figure,
             start=arguments.start,
             end=arguments.end,
-            of_servers=arguments.serving,
+            rows=arguments.rows,
         )
     return 0
 
@@ -135,8 +151,9 @@ def _read_figure(arguments: Namespace) -> FigureTarget | None:
 
 PROGRAM = "vramscope export"
 GAP_TICKS = 3.5
-ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "figure"]
+ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "perfetto", "figure"]
 _Clock = Literal["wall", "trace"]
+_Rows = Literal["devices", "ranks", "servers"]
 
 
 def export_recording(
@@ -147,7 +164,7 @@ def export_recording(
     start: str | None,
     end: str | None,
     figure: FigureTarget | None = None,
-    of_servers: bool = False,
+    rows: _Rows = "devices",
 ) -> None:
     """Write a recording, and note on stderr what was left out.
 
@@ -156,7 +173,7 @@ def export_recording(
         start: Value of `--from`; None for the beginning.
         end: Value of `--to`; None for the end.
         figure: Where figures go, for the kind `figure`.
-        of_servers: Write the servers of models instead of the devices; for `csv` and `parquet`.
+        rows: What has a row, for `csv` and `parquet`.
     """
 
     from vramscope.engine.files.base.input_file import show_path
@@ -181,7 +198,7 @@ def export_recording(
                 _draw(source, figure)
             else:
                 with nullcontext(sys.stdout.buffer) if output is None else open_output(output) as stream:
-                    (_write_servers if of_servers else _write)(source, kind, stream)
+                    _write(source, kind, stream, rows)
         finally:
             source.progress.clear()
         for sentence in source.notes(kind):
@@ -234,12 +251,10 @@ class _Source:
             yield "times count from the start of the run: Prometheus will show them in 1970"
 
 
-def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
+def _write(source: _Source, kind: ExportFormat, stream: BinaryIO, rows: _Rows) -> None:
     if kind == "csv":
-        from vramscope.exporters.recording.rows import write_csv
-
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-        write_csv(source.rows.rows(source.samples()), text)
+        _write_csv(source, text, rows)
         text.flush()
         text.detach()
     elif kind == "jsonl":
@@ -251,19 +266,47 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         from vramscope.exporters.recording.rows import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
+    elif kind == "perfetto":
+        from vramscope.exporters.recording.ranks import write_tracks
+
+        write_tracks(source.samples(), stream)
+    else:
+        _write_parquet(source, stream, rows)
+
+
+def _write_csv(source: _Source, text: io.TextIOWrapper, rows: _Rows) -> None:
+    if rows == "ranks":
+        from vramscope.exporters.recording.ranks import write_ranks_csv
+
+        write_ranks_csv(source.samples(), text)
+    elif rows == "servers":
+        from vramscope.exporters.recording.server_rows import write_server_csv
+
+        write_server_csv(_read_servers(source), text)
+    else:
+        from vramscope.exporters.recording.rows import write_csv
+
+        write_csv(source.rows.rows(source.samples()), text)
+
+
+def _write_parquet(source: _Source, stream: BinaryIO, rows: _Rows) -> None:
+    if rows == "ranks":
+        from vramscope.exporters.recording.ranks import write_ranks_parquet
+
+        write_ranks_parquet(source.samples(), stream)
+    elif rows == "servers":
+        from vramscope.exporters.recording.server_rows import write_server_parquet
+
+        write_server_parquet(_read_servers(source), stream)
     else:
         from vramscope.exporters.recording.rows import write_parquet
 
         write_parquet(source.rows.rows(source.samples()), stream)
 
 
-def _write_servers(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
+def _read_servers(source: _Source) -> "Iterator[ServerRow]":
     from vramscope.engine.files.base.input_file import show_path
-    from vramscope.exporters.recording.server_rows import (
-        ServerRowReader,
-        write_server_csv,
-        write_server_parquet,
-    )
+    from vramscope.exporters.recording.server_rows import ServerRowReader
 
     rows = ServerRowReader().rows(source.samples())
     first = next(rows, None)
@@ -272,13 +315,7 @@ def _write_servers(source: _Source, kind: ExportFormat, stream: BinaryIO) -> Non
             f"{show_path(source.recording.path)}: no server of models in it; expected a recording of a node "
             "that serves one, or of one named with --serving"
         )
-    if kind == "parquet":
-        write_server_parquet(chain((first,), rows), stream)
-        return
-    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-    write_server_csv(chain((first,), rows), text)
-    text.flush()
-    text.detach()
+    return chain((first,), rows)
 
 
 def _draw(source: _Source, target: FigureTarget) -> None:
