@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from ..analyzers.planning.steps import CapacityCheck, Share, StepEstimate
-from ..analyzers.planning.theory import MemoryPart, RankMemory
+from ..analyzers.planning.theory import MemoryPart, RankMemory, TrainingSetup
 from ..analyzers.planning.theory.calibration import Calibration
 from ..analyzers.planning.theory.configs import TrainingRun
 from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
@@ -219,6 +219,13 @@ def _describe_changes(report: EstimateReport) -> str:
     return f"By the same estimate it would fit with {', or with '.join(ways)}."
 
 
+def _describe_adapters(setup: TrainingSetup) -> str:
+    if not setup.adapter_rank:
+        return ""
+    weights = "NF4 weights" if setup.has_nf4_weights else "weights"
+    return f"adapters of rank {setup.adapter_rank} in fp32, frozen {weights}; "
+
+
 def _describe_run(report: EstimateReport) -> str:
     layout = report.run.layout
     setup = report.run.setup
@@ -231,7 +238,8 @@ def _describe_run(report: EstimateReport) -> str:
     batch = f"{batches} of {setup.micro_batch_size} x {setup.seq_length} tokens"
     return (
         f"{count(report.world_size, 'rank')}, {degrees}; ZeRO {setup.zero_stage}; {batch}; "
-        f"recompute {setup.recompute}; {setup.attention} attention; {report.gpu or setup.gpu.upper()}."
+        f"recompute {setup.recompute}; {setup.attention} attention; "
+        f"{_describe_adapters(setup)}{report.gpu or setup.gpu.upper()}."
     )
 
 

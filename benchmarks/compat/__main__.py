@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the page even if a job got worse")
     parser.add_argument("--resume", action="store_true", help="keep the outcomes of an earlier command")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     jobs = [job for job in JOBS if not arguments.names or job.name in arguments.names]
     ways = [Way(word) for word in arguments.ways.split(",")]
     is_whole = not arguments.names and ways == list(Way)

@@ -15,7 +15,7 @@ import msgspec
 
 HERE = Path(__file__).resolve().parent
 JOBS = HERE / "jobs"
-LONGEST_RUN_S = 240
+LONGEST_RUN_S = 400
 MARK = "outcome "
 # What PyTorch and its users say where a build without CUDA is asked for a card.
 NO_CUDA = ("not compiled with CUDA", "_cuda_setDevice")

@@ -337,6 +337,10 @@ def attach_observer(torch: Module) -> bool:
     attach = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None)
     if attach is None or not torch.cuda.is_initialized():
         return False
+    if hasattr(torch.cuda, "_vramscope_simulated"):
+        # The simulation reports its errors itself; the allocator of a build for CUDA is not in use then.
+        _judged.append((torch, False))
+        return False
     refusal = _REFUSAL if find_recorder(torch) is None else _try_to_attach(attach)
     _judged.append((torch, refusal is None))
     if refusal is not None:

@@ -1,6 +1,7 @@
 """`srun vramscope agent`: an agent in a step of a job, and what becomes of a second one on the node."""
 
 import signal
+from pathlib import Path
 
 from tests.engine.cluster.remote import free_port
 from tests.vramscope.cli.running import run, start
@@ -21,3 +22,19 @@ def test_an_agent_of_a_step_is_no_rank_is_one_a_node_and_ends_with_the_step() ->
     agent.send_signal(signal.SIGTERM)  # which is what scancel and the end of a batch script come to
     agent.communicate(timeout=60)
     assert agent.returncode == 0
+
+
+def test_the_folder_of_a_job_is_gone_with_its_agent(tmp_path: Path) -> None:
+    folder = tmp_path / "vramscope-job-1234"
+    agent = start(
+        *("agent", "--listen", str(free_port()), "--private-folder"),
+        VRAMSCOPE_RUNTIME_DIR=str(folder),
+        **STEP,
+    )
+    assert agent.stderr is not None
+    assert "listening" in "".join(agent.stderr.readline() for _ in range(2))
+    assert folder.is_dir()
+    agent.send_signal(signal.SIGTERM)
+    agent.communicate(timeout=60)
+    assert agent.returncode == 0
+    assert not folder.exists()

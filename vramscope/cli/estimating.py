@@ -27,7 +27,7 @@ from vramscope.analyzers.planning.theory.configs.assumptions import (
 )
 from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.analyzers.planning.theory.configs.document import Described, find_positions
-from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES
+from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, NF4, PURE
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
 from vramscope.engine.errors import InputFileError, UsageError
@@ -61,6 +61,8 @@ FLAGS = {
     "global_batch": "global-batch-size",
     "recompute_layers": "recompute-num-layers",
     "attention": "attention-backend",
+    "lora": "adapter-rank",
+    "optimizer": "optimizer",
 }
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 # Stands for compute capability below 9; A100s have two sizes, so it implies no capacity.
@@ -186,7 +188,17 @@ def _translate(arguments: Namespace) -> dict[str, object]:
     if arguments.sp:
         flags["sequence-parallel"] = True
     if arguments.precision is not None:
-        flags |= {"bf16": arguments.precision == "bf16", "fp16": arguments.precision == "fp16"}
+        flags |= {
+            "bf16": arguments.precision in ("bf16", "pure-bf16"),
+            "fp16": arguments.precision == "fp16",
+            PURE: arguments.precision == "pure-bf16",
+        }
+    if arguments.quantize is not None:
+        if arguments.lora is None:
+            raise UsageError("--quantize nf4 freezes the weights; give --lora RANK, which trains adapters")
+        flags[NF4] = True
+    if arguments.offload is not None:
+        flags |= {"optimizer-cpu-offload": True, "optimizer-offload-fraction": 1.0}
     if arguments.zero is not None:
         flags |= {
             "use-torch-fsdp2": False,
@@ -237,7 +249,7 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
 THEORY_FLAGS = (
     *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "micro_batch", "global_batch"),
     *("micro_batches", "recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output"),
-    *("figure", "calibration"),
+    *("figure", "calibration", "lora", "quantize", "offload"),
 )
 _NO_ANNOTATIONS = "--format github goes with --model or --factory, and their estimate by vramscope alone"
 FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}

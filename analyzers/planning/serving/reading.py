@@ -19,11 +19,8 @@ _LLAMA = Family()
 # Served besides those that can be trained: windows, recurrent layers, and what only inference lacks.
 SERVED_FAMILIES: Mapping[str, Family] = {
     **FAMILIES,
-    "gemma2": Family(is_tied=True, head_channels=256),
-    "gemma3_text": Family(is_tied=True, head_channels=256, has_query_key_norm=True),
     "granite": _LLAMA,
     "phi": Family(is_gated=False, has_bias=True, has_layer_norm=True),
-    "gpt_oss": Family(has_bias=True, head_channels=64),
     "qwen3_next": Family(has_query_key_norm=True, head_channels=256),
     "jamba": _LLAMA,
     "bamba": _LLAMA,
@@ -31,7 +28,6 @@ SERVED_FAMILIES: Mapping[str, Family] = {
 }
 # Types whose sizes are in a section `text_config`, next to a vision tower.
 _VISION_FAMILIES = {"gemma3": "gemma3_text"}
-_FOUR_NORMS = ("gemma2", "gemma3_text")
 _TYPES = {"bfloat16": ("bf16", 2), "float16": ("fp16", 2), "float32": ("fp32", 4)}
 # vLLM pads the vocabulary to a multiple of this (layers/vocab_parallel_embedding.py).
 _VOCAB_MULTIPLE = 64
@@ -104,7 +100,7 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         window=_read_window(values, caches),
         recurrent=recurrent,
         has_gated_attention=family == "qwen3_next",
-        norms=4 if family in _FOUR_NORMS else 2 if all(has_mlp) else 1,
+        norms=shape.norms if all(has_mlp) else 1,
         rope_elements=_count_rope(values, shape, family),
         vision_elements=vision,
         positions=values.find_count("max-position-embeddings", 0) or None,

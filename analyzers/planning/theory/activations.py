@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .shape import ExpertShape, ModelShape, ParallelLayout, TrainingSetup
-from .weights import StateBytes, WeightTensor, count_elements, count_states, list_layer_weights
+from .weights import (
+    StateBytes,
+    WeightTensor,
+    count_elements,
+    count_trained,
+    list_adapted,
+    list_adapter_weights,
+    list_layer_weights,
+)
 
 # Means, deviations and sums of exponentials stay in fp32.
 STATISTIC_BYTES = 4
@@ -66,14 +74,37 @@ def list_operations(
         **_list_attention(shape, layout, setup, tokens),
         "attention dropout": own * shape.hidden if setup.has_hidden_dropout else 0,
         "MLP norm input": own * shape.hidden * setup.numbers.compute_bytes,
-        "norm statistics": own * STATISTIC_BYTES * (4 if shape.has_norm_bias else 2),
+        "input of norms behind": (shape.norms - 2) * own * shape.hidden * setup.numbers.compute_bytes,
+        "norm statistics": own * STATISTIC_BYTES * shape.norms * (2 if shape.has_norm_bias else 1),
     }
     if shape.experts is not None and shape.is_expert_layer(layer):
         saved |= list_expert_activations(shape, shape.experts, layout, setup, tokens)
     else:
         saved |= _list_mlp(shape, layout, setup, tokens)
     saved["MLP dropout"] = own * shape.hidden if setup.has_hidden_dropout else 0
+    if setup.adapter_rank:
+        saved = _adapt(saved, shape, layout, setup, layer)
     return {name: size for name, size in saved.items() if size}
+
+
+# Inputs that a linear layer saves for the gradient of its weights alone.
+_FOR_WEIGHTS = ("attention input", "MLP input", "activation function output", "expert input")
+
+
+def _adapt(
+    saved: dict[str, int], shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
+) -> dict[str, int]:
+    """Return what a layer saves whose weights are frozen and have adapters.
+
+    A frozen linear layer needs no input for its backward pass. Its adapters save it, each its own copy in
+    fp32, and what is between the two (PEFT, tuners/lora/layer.py).
+    """
+    kept = {name: size for name, size in saved.items() if name not in _FOR_WEIGHTS}
+    tokens = count_tokens(layout, setup)
+    adapted = list_adapted(shape, layout, layer)
+    kept["adapter input"] = tokens * 4 * sum(each.entering for each in adapted)
+    kept["between adapters"] = tokens * 4 * setup.adapter_rank * len(adapted)
+    return kept
 
 
 def _list_attention(
@@ -271,6 +302,7 @@ def list_expert_activations(
 
 class LayerFigures(NamedTuple):
     weights: list[WeightTensor]
+    # Of the model; adapters come on top.
     parameters: int
     states: StateBytes
     # Bytes that it saves for backward, by operation; as if it were not fully recomputed.
@@ -306,11 +338,13 @@ class RunFigures:
         if first not in self._figures:
             run = (self.shape, self.layout, self.setup)
             weights = list_layer_weights(self.shape, self.layout, first)
+            rank = self.setup.adapter_rank
+            adapters = list_adapter_weights(self.shape, self.layout, first, rank) if rank else []
             saved = list_layer_activations(*run, first)
             self._figures[first] = LayerFigures(
                 weights=weights,
                 parameters=count_elements(weights),
-                states=count_states(weights, self.layout, self.setup),
+                states=count_trained(weights, adapters, self.layout, self.setup),
                 saved=saved,
                 saved_bytes=sum(saved.values()),
                 backward_bytes=count_backward(*run, first, saved, weights),
@@ -353,7 +387,13 @@ def count_backward(
     output = tokens // layout.norm_shards * shape.hidden * size + gathered
     inner = _count_inner(shape, layout, setup, layer) * size
     wide = 2 if shape.is_gated else 1
-    weight_gradient = 0 if setup.fuses_gradients else max(tensor.elements for tensor in weights) * size
+    is_frozen = setup.adapter_rank > 0
+    weight_gradient = 0
+    if not setup.fuses_gradients and not is_frozen:
+        weight_gradient = max(tensor.elements for tensor in weights) * size
+    if setup.has_nf4_weights:
+        # A matrix of 4 bits is there in full while its layer is multiplied.
+        weight_gradient = max(tensor.elements for tensor in weights if tensor.is_matrix) * size
     again = list_recomputed_activations(shape, layout, setup, layer)
     mlp = output + max(inner + weight_gradient, inner * wide)
     mlp += _count_expert_rows(shape, layout, setup, layer) * size + _sum_mlp(again)

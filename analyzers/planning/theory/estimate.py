@@ -22,7 +22,7 @@ from .weights import (
     count_elements,
     count_retained,
     count_shared_buffers,
-    count_states,
+    count_trained,
     count_workspaces,
     list_outside_weights,
     sum_states,
@@ -167,7 +167,7 @@ class _Stage:
         )
 
     def _list_moments(self) -> Iterator[Moment]:
-        outside = count_states(self.outside, self.layout, self.setup)
+        outside = count_trained(self.outside, [], self.layout, self.setup)
         states = _name_states(
             sum_states([*((figures.states, count) for figures, count in self.kinds), (outside, 1)])
         )
@@ -296,7 +296,7 @@ def count_whole_gradients(parameters: int, setup: TrainingSetup) -> int:
     (PyTorch, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync; FSDP adds them up in the
     format of the reduction.)
     """
-    if setup.zero_stage < 3 or not setup.keeps_stage_whole:
+    if setup.zero_stage < 3 or not setup.keeps_stage_whole or setup.adapter_rank:
         return 0
     return parameters * setup.numbers.gradient_bytes
 
@@ -308,7 +308,8 @@ def count_reduction(parameters: int, setup: TrainingSetup) -> int:
     torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce). `parameters` are those of one
     unit.
     """
-    return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0
+    is_whole = setup.zero_stage >= 2 and not setup.adapter_rank
+    return parameters * setup.numbers.gradient_bytes if is_whole else 0
 
 
 def list_held_activations(

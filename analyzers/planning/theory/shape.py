@@ -64,6 +64,11 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     has_norm_bias: bool = False
     """Whether norms have a bias (LayerNorm) or a weight alone (RMSNorm)."""
     has_query_key_norm: bool = False
+    norms: int = 2
+    """Norms of a layer over hidden states: four where attention and MLP have one behind them, too."""
+    has_sinks: bool = False
+    """Whether each head has a learned score that no key has (gpt-oss)."""
+    has_router_bias: bool = False
     experts: ExpertShape | None = None
     latent: LatentAttention | None = None
     has_masked_head: bool = False
@@ -320,11 +325,15 @@ class NumberFormat(msgspec.Struct, frozen=True, kw_only=True):
     """A second gradient in fp32 from the optimizer's step until the next step begins (fp16)."""
     compute_bytes: int = 2
     """Bytes of an element of activations, and of a gathered weight."""
+    moment_block: int = 0
+    """Elements of a moment that share a scale of 4 bytes, where moments have 8 bits; 0: no scales."""
 
 
 BF16 = NumberFormat(weight_bytes=2, gradient_bytes=4, master_bytes=4, moment_bytes=8)
 BF16_GRADIENTS = NumberFormat(weight_bytes=2, gradient_bytes=2, master_bytes=4, moment_bytes=8)
 FP16 = NumberFormat(weight_bytes=2, gradient_bytes=2, master_bytes=4, moment_bytes=8, gradient_copy_bytes=4)
+# A model that was loaded in bf16 and is trained as it is, without a master copy.
+PURE_BF16 = NumberFormat(weight_bytes=2, gradient_bytes=2, master_bytes=0, moment_bytes=4)
 FP32 = NumberFormat(weight_bytes=4, gradient_bytes=4, master_bytes=0, moment_bytes=8, compute_bytes=4)
 # PyTorch's fully_shard with mixed precision: the sharded weight is the master, computing is in bf16.
 FP32_SHARDED = NumberFormat(weight_bytes=4, gradient_bytes=4, master_bytes=0, moment_bytes=8)
@@ -389,6 +398,13 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     fp8_copies: int = 2
     """Copies of a matrix in fp8, in rows and in columns; one where the GPU multiplies either way."""
     gpu: Gpu = "h100"
+    adapter_rank: int = 0
+    """Rank of adapters (LoRA, arXiv 2106.09685) on all linear layers outside of experts; 0: no adapters.
+
+    With them nothing else trains: the weights have neither gradients nor moments. Adapters are in fp32.
+    """
+    has_nf4_weights: bool = False
+    """Whether frozen matrices have 4 bits and scales that are quantized, too (QLoRA, arXiv 2305.14314)."""
 
 
 def check_setup(setup: TrainingSetup) -> None:
@@ -410,6 +426,10 @@ def check_setup(setup: TrainingSetup) -> None:
         raise UsageError(f"micro-batches in a row are {setup.micro_batch_group}; expected at least 1")
     if setup.optimizer_instances < 1:
         raise UsageError(f"optimizer instances are {setup.optimizer_instances}; expected at least 1")
+    if setup.adapter_rank < 0:
+        raise UsageError(f"the rank of adapters is {setup.adapter_rank}; expected at least 1")
+    if setup.has_nf4_weights and not setup.adapter_rank:
+        raise UsageError("weights of 4 bits cannot be trained; give the rank of adapters, too (--lora 16)")
     if setup.zero_stage not in (0, 1, 2, 3):
         raise UsageError(f"ZeRO stage {setup.zero_stage} is unknown; expected 0, 1, 2 or 3")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .shape import LatentAttention, ModelShape, NumberFormat, ParallelLayout, TrainingSetup
+from .shape import FP32, LatentAttention, ModelShape, NumberFormat, ParallelLayout, TrainingSetup
 
 
 class WeightTensor(NamedTuple):
@@ -29,7 +29,7 @@ def list_layer_weights(shape: ModelShape, layout: ParallelLayout, layer: int) ->
     """
     return [
         *list_attention_weights(shape, layout),
-        *list_norm_weights(shape, 2),
+        *list_norm_weights(shape, shape.norms),
         *list_mlp_weights(shape, layout, layer),
     ]
 
@@ -40,11 +40,58 @@ def list_mlp_weights(shape: ModelShape, layout: ParallelLayout, layer: int) -> l
         experts = shape.experts
         local = experts.experts // layout.expert
         weights = [WeightTensor("mlp", experts.experts * shape.hidden)]
+        if shape.has_router_bias:
+            weights.append(WeightTensor("mlp", experts.experts))
         weights += _list_mlp(shape, experts.ffn, layout.expert_shards, "experts", local)
         if experts.shared_ffn:
             weights += _list_mlp(shape, experts.shared_ffn, layout.tensor, "mlp")
         return weights
     return _list_mlp(shape, shape.ffn, layout.tensor, "mlp")
+
+
+class AdaptedLinear(NamedTuple):
+    """A linear layer with adapters: the elements of a token that enter and leave it, on one rank."""
+
+    entering: int
+    leaving: int
+
+
+def list_adapted(shape: ModelShape, layout: ParallelLayout, layer: int) -> list[AdaptedLinear]:
+    """Return the linear layers of one layer that get adapters: all but those of routed experts.
+
+    Query, key and value, and the halves of a gated MLP, are layers of their own (transformers, PEFT).
+    """
+    tensor = layout.tensor
+    groups = max(1, shape.kv_groups // tensor) * shape.head_channels
+    if shape.latent is not None:
+        latent = shape.latent
+        expanded = shape.heads * (latent.head_channels + latent.value_channels) // tensor
+        query_in = latent.query_rank or shape.hidden
+        sizes = [
+            (query_in, shape.query_size // tensor),
+            (shape.hidden, latent.key_value_rank + latent.rope_channels),
+            (latent.key_value_rank, expanded),
+        ]
+        if latent.query_rank is not None:
+            sizes.append((shape.hidden, latent.query_rank))
+    else:
+        sizes = [(shape.hidden, shape.query_size // tensor), (shape.hidden, groups), (shape.hidden, groups)]
+    sizes.append((shape.attended_size // tensor, shape.hidden))
+    ffn = shape.ffn
+    if shape.experts is not None and shape.is_expert_layer(layer):
+        ffn = shape.experts.shared_ffn
+    if ffn:
+        sizes += [(shape.hidden, ffn // tensor)] * (2 if shape.is_gated else 1)
+        sizes.append((ffn // tensor, shape.hidden))
+    return [AdaptedLinear(*each) for each in sizes]
+
+
+def list_adapter_weights(
+    shape: ModelShape, layout: ParallelLayout, layer: int, rank: int
+) -> list[WeightTensor]:
+    """Return the adapters of one layer: a matrix into the rank and one out of it for each linear layer."""
+    sizes = [size for each in list_adapted(shape, layout, layer) for size in each]
+    return [WeightTensor("adapters", rank * size) for size in sizes]
 
 
 def list_attention_weights(shape: ModelShape, layout: ParallelLayout) -> list[WeightTensor]:
@@ -61,6 +108,8 @@ def list_attention_weights(shape: ModelShape, layout: ParallelLayout) -> list[We
         weights.append(WeightTensor("attention", width))
     if shape.has_linear_bias:
         weights.append(WeightTensor("attention", shape.hidden))
+    if shape.has_sinks:
+        weights.append(WeightTensor("attention", shape.heads // layout.tensor))
     if shape.has_query_key_norm:
         weights.append(WeightTensor("norm", shape.head_channels, 2))
     return weights
@@ -177,6 +226,12 @@ def count_parameters(shape: ModelShape) -> int:
 # Bytes that parameters cost on one rank: weights, gradients, master weights, moments, and how they shard.
 
 
+# bitsandbytes keeps moments of smaller tensors in fp32 (optim/optimizer.py, min_8bit_size).
+LEAST_8BIT = 4096
+# Elements that share a scale in NF4, and scales that share one in turn (bitsandbytes, functional.py).
+NF4_BLOCK, NF4_SCALES = 64, 256
+
+
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
     weights: int = 0
     gradients: int = 0
@@ -209,6 +264,32 @@ def count_states(weights: Sequence[WeightTensor], layout: ParallelLayout, setup:
     return total.as_bytes()
 
 
+def count_trained(
+    weights: Sequence[WeightTensor],
+    adapters: Sequence[WeightTensor],
+    layout: ParallelLayout,
+    setup: TrainingSetup,
+) -> StateBytes:
+    """Return the bytes of the states of some parameters: frozen ones have no others where adapters train."""
+    if not setup.adapter_rank:
+        return count_states(weights, layout, setup)
+    frozen = NumberFormat(
+        weight_bytes=setup.numbers.weight_bytes, gradient_bytes=0, master_bytes=0, moment_bytes=0
+    )
+    moments = 2 if setup.numbers.moment_block else FP32.moment_bytes
+    trained = msgspec.structs.replace(
+        FP32,
+        # None of the optimizer is here where it is offloaded.
+        moment_bytes=moments if setup.numbers.moment_bytes else 0,
+        moment_block=setup.numbers.moment_block,
+    )
+    parts = [
+        count_states(of, layout, msgspec.structs.replace(setup, numbers=numbers, has_nf4_weights=is_small))
+        for of, numbers, is_small in ((weights, frozen, setup.has_nf4_weights), (adapters, trained, False))
+    ]
+    return sum_states([(part, 1) for part in parts])
+
+
 def sum_states(shares: Sequence[tuple[StateBytes, int]]) -> StateBytes:
     """Sum the states of parts of a rank, each with how often it is there."""
     names = StateBytes.__struct_fields__
@@ -230,13 +311,22 @@ class _Sum:
         numbers = setup.numbers
         stage = setup.zero_stage
         weight = 1 if setup.has_fp8_weights and tensor.is_matrix else numbers.weight_bytes
-        self._add("weights", tensor, weight, ranks if stage >= 3 else 1)
+        if setup.has_nf4_weights and tensor.is_matrix:
+            self._add_nf4(tensor, ranks if stage >= 3 else 1)
+        else:
+            self._add("weights", tensor, weight, ranks if stage >= 3 else 1)
         self._add("gradients", tensor, numbers.gradient_bytes, ranks if stage >= 2 else 1, is_one_buffer=True)
         shards = ranks if stage >= 1 else 1
         self._add("master_weights", tensor, numbers.master_bytes, shards)
         moments = numbers.moment_bytes
         if tensor.is_matrix and numbers.matrix_moment_bytes is not None:
             moments = numbers.matrix_moment_bytes
+        if numbers.moment_block and tensor.elements < LEAST_8BIT:
+            moments = FP32.moment_bytes
+        elif numbers.moment_block:
+            self._add_exact(
+                "optimizer", tensor, 2 * 4 * -(-tensor.elements // (shards * numbers.moment_block))
+            )
         self._add("optimizer", tensor, moments // 2, shards, copies=2)
         self._add("gradient_copies", tensor, numbers.gradient_copy_bytes, shards)
         if setup.is_fp8 and tensor.is_matrix:
@@ -257,6 +347,15 @@ class _Sum:
         self._sums[name] += exact * tensor.copies * copies
         if shards == 1 and not is_one_buffer:
             self._sums["rounding"] += (round_up(exact) - exact) * tensor.copies * copies
+
+    def _add_nf4(self, tensor: WeightTensor, shards: int) -> None:
+        """4 bits an element, a scale of 8 bits for 64 elements, and one of 4 bytes for 256 such scales."""
+        elements = -(-tensor.elements // shards)
+        scales = -(-elements // NF4_BLOCK)
+        self._add_exact("weights", tensor, -(-elements // 2) + scales + 4 * -(-scales // NF4_SCALES))
+
+    def _add_exact(self, name: str, tensor: WeightTensor, size_bytes: int) -> None:
+        self._sums[name] += size_bytes * tensor.copies
 
     def as_bytes(self) -> StateBytes:
         return StateBytes(**self._sums)

@@ -30,7 +30,7 @@ from vramscope.engine.probe.flight_record import (
     locate_folders,
     write_record,
 )
-from vramscope.engine.probe.history import attach_observer, tell_out_of_memory
+from vramscope.engine.probe.history import attach_observer, is_observer_settled, tell_out_of_memory
 from vramscope.engine.probe.session import Session
 from vramscope.engine.ranks.messages import Hello, OutOfMemoryMet
 
@@ -192,6 +192,21 @@ def test_an_allocator_that_takes_no_observer_is_told_once_and_raises_nothing(
     assert not attach_observer(torch)
     (note,) = current.failures
     assert "accepts no observer" in note
+
+
+def test_a_simulated_card_in_a_build_for_cuda_is_not_observed_and_nothing_is_said(
+    session: Session, cuda: StandInCuda
+) -> None:
+    torch = make_torch(cuda)
+    torch.cuda._vramscope_simulated = {"device_name": "Simulated GPU"}
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("Allocator not initialized for device 0")
+
+    torch._C._cuda_attach_out_of_memory_observer = refuse
+    assert not attach_observer(torch)
+    assert is_observer_settled(torch)
+    assert current.failures == []
 
 
 def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_allocator(

@@ -13,6 +13,7 @@ from tests.structure.tree import ROOT
 
 FOLDER = ROOT / "docs/prometheus"
 NAME = re.compile(r"\bvramscope_[a-z0-9_]+")
+RISK_LABELS = {"node": "n", "device": "0", "pid": "7", "level": "high"}
 FULL_DEVICE = 'vramscope_device_{}{{node="n",device="0",uuid="GPU-a"}}'
 
 
@@ -68,10 +69,11 @@ def test_rules_fire_where_they_should_and_nowhere_else(tmp_path: Path) -> None:
         'vramscope_rank_up{node="n",device="0",uuid="GPU-a",rank="3",pid="7"}': "1x20",
         FULL_DEVICE.format("up").replace("GPU-a", "GPU-c"): "0x20",
         risk: "0 0 1x18",
+        risk.replace("GPU-a", "GPU-d").replace('rank="3"', 'rank=""'): "0 0 1x18",
     }
     fired = {
         "VramscopeDeviceFull": ["GPU-b"],
-        "VramscopeOutOfMemorySoon": ["GPU-a"],
+        "VramscopeOutOfMemorySoon": ["GPU-a", "GPU-d"],
         "VramscopeDeviceDown": ["GPU-c"],
         "VramscopeAgentDown": [],
     }
@@ -89,6 +91,22 @@ def test_rules_fire_where_they_should_and_nowhere_else(tmp_path: Path) -> None:
             for alert, uuids in fired.items()
         ],
     }
+    tests["alert_rule_test"] = [
+        {
+            "eval_time": "10m",
+            "alertname": "VramscopeOutOfMemorySoon",
+            "exp_alerts": [
+                {
+                    "exp_labels": {**RISK_LABELS, "uuid": uuid, **rank, "severity": "critical"},
+                    "exp_annotations": {
+                        "summary": f"n: {who} on GPU 0 is estimated to run out of memory (high risk)"
+                    },
+                }
+                # A process of a job without ranks has an empty label.
+                for uuid, rank, who in (("GPU-a", {"rank": "3"}, "rank 3"), ("GPU-d", {}, "process 7"))
+            ],
+        }
+    ]
     path = tmp_path / "rules.json"  # JSON is YAML
     path.write_text(json.dumps({"rule_files": [str(FOLDER / "alerts.yml")], "tests": [tests]}))
     assert "SUCCESS" in promtool("test", "rules", path)

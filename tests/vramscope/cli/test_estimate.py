@@ -124,6 +124,9 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
         (("--model", "llama2-7b", "--dp", "-1"), "DP is -1; expected 1 or more"),
         (("--model", "llama2-7b", "--micro-batch", "0"), "a micro-batch has 0 sequences"),
         (("--batch", "absent.csv"), "absent.csv: cannot be read"),
+        (("--model", "llama2-7b", "--quantize", "nf4"), "give --lora RANK"),
+        (("--model", "llama2-7b", "--optimizer", "none"), "--optimizer none does not go with --model"),
+        (("--model", "llama2-7b", "--serve", "--lora", "8"), "--lora does not go with --serve"),
         ((), "one of the arguments --model --batch --factory is required"),
     ],
 )
@@ -133,6 +136,31 @@ def test_a_mistake_is_named_in_one_line(words: tuple[str, ...], message: str) ->
     assert message in outcome.stderr
     assert outcome.stderr.count("\n") == 1
     assert outcome.stdout == ""
+
+
+def test_adapters_small_moments_and_offloading_are_asked_for_by_a_flag_each() -> None:
+    def find(*words: str) -> dict[str, int]:
+        (report,) = call("estimate", "--model", "llama3-8b", "--seq", "2048", *words, "--json").lines
+        (stage,) = report["stages"]
+        return {it["name"]: it["size_bytes"] for it in stage["moments"][0]["parts"]}
+
+    parameters, adapters = 8_030_261_248, 41_943_040
+    assert find("--lora", "16")["gradients"] == 4 * adapters
+    small = find("--lora", "16", "--quantize", "nf4", "--optimizer", "adam8bit")
+    assert small["weights"] < 0.37 * 2 * parameters
+    # Two bytes a parameter and two scales for 256; adapters smaller than 4,096 numbers would be in fp32.
+    assert small["optimizer"] == adapters * 2 + 2 * 4 * adapters // 256
+    pure = find("--precision", "pure-bf16")
+    assert [pure[name] for name in ("weights", "gradients", "optimizer")] == [
+        2 * parameters,
+        2 * parameters,
+        4 * parameters,
+    ]
+    away = find("--offload", "optimizer")
+    assert away["gradients"] == 4 * parameters
+    assert {"optimizer", "master weights"}.isdisjoint(away)
+    text = call("estimate", "--model", "llama3-8b", "--lora", "16", "--quantize", "nf4").stdout
+    assert "adapters of rank 16 in fp32, frozen NF4 weights" in " ".join(text.split())
 
 
 def test_a_sequence_is_no_longer_than_the_positions_that_the_model_learns() -> None:

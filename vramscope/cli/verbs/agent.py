@@ -54,7 +54,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
-    parser.add_argument("--private-folder", action="store_true", help=SUPPRESS)
+    parser.add_argument(
+        "--private-folder",
+        action="store_true",
+        help="remove the runtime folder at the end: it is this agent's alone, as the folder of a Slurm job",
+    )
     parser.add_argument("--no-hooks", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
     add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)

@@ -29,6 +29,8 @@ vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full
 vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
 vramscope estimate --batch cases.csv --output predicted.csv
 vramscope estimate --factory train:make_step --batch-size 4 --layers 48
+vramscope estimate --model llama3-8b --lora 16 --quantize nf4 --gpu 'RTX 4090'
+vramscope estimate --model config.json --precision pure-bf16 --optimizer adam8bit --capacity 80GiB
 vramscope estimate --serve --model config.json --tp 2 --gpu h100"""
 NOTES = """\
 The estimate has weights, gradients, master weights, optimizer, activations of each operation, logits and
@@ -59,12 +61,16 @@ COUNTS = {
     "pieces": "model chunks on each pipeline rank (interleaved schedule)",
     "world-size": "all ranks, instead of --dp",
 }
-FACTORY_FLAGS = ("batch_size", "layers", "ranks", "rank", "input", "optimizer", "full", "snapshot")
+FACTORY_FLAGS = ("batch_size", "layers", "ranks", "rank", "input", "full", "snapshot")
+# What each way of estimating trains with.
+FACTORY_OPTIMIZERS = ("adamw", "adam", "sgd", "none")
+MODEL_OPTIMIZERS = ("adamw", "adam", "sgd", "adam8bit")
 SERVE_FLAGS = ("utilization", "max_seqs", "batched_tokens", "cache_type")
 # Flags of training runs, which do not go with --serve.
 TRAINING_FLAGS = (
     *("dp", "cp", "ep", "etp", "pieces", "world_size", "micro_batch", "global_batch", "micro_batches"),
     *("recompute_layers", "sp", "zero", "recompute", "attention", "calibration", "figure", "output"),
+    *("lora", "quantize", "offload", "optimizer"),
 )
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
@@ -141,11 +147,6 @@ def _add_factory(group: _ArgumentGroup) -> None:
         default=[],
         help="an input of the module, for example 4x1024:int64; once for each input",
     )
-    group.add_argument(
-        "--optimizer",
-        choices=("adamw", "adam", "sgd", "none"),
-        help="optimizer, if the function returns only a module (default adamw)",
-    )
     group.add_argument("--snapshot", metavar="FILE", type=Path, help="write the peak as a memory snapshot")
 
 
@@ -193,7 +194,30 @@ def _add_choices(group: _ArgumentGroup) -> None:
         choices=(0, 1, 2, 3),
         help="ZeRO stage: shard optimizer (1), gradients too (2), weights too (3)",
     )
-    group.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16 keeps gradients in fp32")
+    group.add_argument(
+        "--precision",
+        choices=("bf16", "fp16", "fp32", "pure-bf16"),
+        help="bf16 keeps gradients in fp32 and master weights; pure-bf16 has weights, gradients and moments "
+        "in bf16 alone",
+    )
+    group.add_argument(
+        "--optimizer",
+        choices=tuple(dict.fromkeys((*MODEL_OPTIMIZERS, *FACTORY_OPTIMIZERS))),
+        help="optimizer (default adamw): adam8bit with --model alone; with --factory, where only a module is "
+        "returned",
+    )
+    group.add_argument(
+        "--lora",
+        metavar="RANK",
+        type=whole(1, 65_536),
+        help="train adapters of this rank on all linear layers outside of experts, and freeze the model",
+    )
+    group.add_argument(
+        "--quantize", choices=("nf4",), help="frozen matrices in 4 bits, as QLoRA has them; needs --lora"
+    )
+    group.add_argument(
+        "--offload", choices=("optimizer",), help="master weights and moments are in the host's memory"
+    )
     group.add_argument("--recompute", choices=RECOMPUTE, help="activations to recompute")
     group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="attention kernel")
     group.add_argument(
@@ -222,8 +246,10 @@ def run(arguments: Namespace) -> int:
     if arguments.factory is not None:
         from ..estimating import estimate_factory
 
+        _check_optimizer(arguments, FACTORY_OPTIMIZERS)
         return estimate_factory(arguments)
     refuse(pick(arguments, (*FACTORY_FLAGS, "context")), "needs --factory MODULE:FUNCTION")
+    _check_optimizer(arguments, MODEL_OPTIMIZERS)
     if arguments.batch is not None:
         from ..estimating import estimate_batch
 
@@ -231,6 +257,14 @@ def run(arguments: Namespace) -> int:
     from ..estimating import print_estimate
 
     return print_estimate(arguments)
+
+
+def _check_optimizer(arguments: Namespace, known: tuple[str, ...]) -> None:
+    if arguments.optimizer is not None and arguments.optimizer not in known:
+        way = "--factory" if arguments.factory is not None else "--model"
+        raise UsageError(
+            f"--optimizer {arguments.optimizer} does not go with {way}; expected {', '.join(known)}"
+        )
 
 
 def _run_serving(arguments: Namespace) -> int:

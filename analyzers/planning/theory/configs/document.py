@@ -10,10 +10,12 @@ from ..presets import find_preset
 from ..shape import MOST_LAYERS, ModelShape
 from .flags import (
     MICRO_BATCHES,
+    NORMS,
     OTHER_WAY,
     PLAIN_TRAINING,
     PYTORCH,
     RECOMPUTE_EVERY,
+    SINKS,
     Flags,
     find_missing,
 )
@@ -232,11 +234,16 @@ class Family(NamedTuple):
     has_learned_positions: bool = False
     # Channels of a head where the configuration lacks them; None: hidden / heads.
     head_channels: int | None = None
+    # Norms of a layer over hidden states.
+    norms: int = 2
+    # A learned score for each head, and a bias of the router (gpt-oss).
+    has_sinks: bool = False
 
 
 _LLAMA = Family()
 _GPT = Family(is_gated=False, has_bias=True, is_tied=True, has_layer_norm=True, has_learned_positions=True)
 _OTHER_GPT = _GPT._replace(has_learned_positions=False)
+_GEMMA2 = Family(is_tied=True, head_channels=256, norms=4)
 _QWEN3 = Family(has_query_key_norm=True, head_channels=128)
 # Stacks of decoder layers without other differences that matter for memory.
 FAMILIES = {
@@ -251,6 +258,9 @@ FAMILIES = {
     "qwen3": _QWEN3,
     "qwen3_moe": _QWEN3,
     "gemma": Family(is_tied=True, head_channels=256),
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA2._replace(has_query_key_norm=True),
+    "gpt_oss": Family(has_bias=True, head_channels=64, has_sinks=True),
     # Its squared ReLU keeps as much as GELU: what enters it squared, and its square.
     "nemotron": Family(is_gated=False, has_layer_norm=True),
     "gpt2": _GPT,
@@ -315,6 +325,8 @@ def flag_hugging_face(
         "untie-embeddings-and-output-weights": not (family.is_tied if tied is None else bool(tied)),
         "multi-latent-attention": "kv_lora_rank" in config,
         "make-vocab-size-divisible-by": 1,
+        NORMS: family.norms,
+        SINKS: family.has_sinks,
         **flag_plain_training(),
     }
     return {**_find_unread(config), **flags, **_flag_experts(values, flags)}
@@ -359,6 +371,8 @@ def _find_family(values: Flags, config: Mapping[str, object], families: Mapping[
         return _GPT if "n_embd" in config else _LLAMA
     kind = values.find_word("model-type", "")
     missing = None if kind in families else find_missing(kind)
+    if kind not in families and isinstance(config.get("text_config"), dict):
+        missing = "a vision or audio tower is not modelled (its section text_config can be given as a file)"
     if missing is not None and families is FAMILIES:
         raise UsageError(f"model_type {kind!r} cannot be estimated: {missing}; {OTHER_WAY}")
     if kind not in families:

@@ -25,6 +25,15 @@ BERT = "is-bert"
 PLAIN_TRAINING = "assumes-plain-training"
 
 
+# No flags either: norms of a layer, and scores that a head learns (and the bias of a router), by the family.
+NORMS = "norms-of-a-layer"
+SINKS = "has-sinks"
+# Of our command line: rank of adapters, weights of 4 bits, a model trained in the format it was loaded in.
+ADAPTER_RANK = "adapter-rank"
+NF4 = "nf4-weights"
+PURE = "pure-bf16"
+
+
 # What is missing for models of other kinds, by the beginnings of their names.
 _MISSING = (
     (
@@ -43,7 +52,19 @@ _MISSING = (
         "an encoder next to the decoder, with attention from one to the other, is not modelled",
     ),
     (
-        ("hybrid", "mamba", "nemotron_h", "jamba", "zamba", "bamba", "falcon_h1", "rwkv", "granitemoehybrid"),
+        (
+            "hybrid",
+            "mamba",
+            "nemotron_h",
+            "jamba",
+            "zamba",
+            "bamba",
+            "falcon_h1",
+            "rwkv",
+            "granitemoehybrid",
+            "qwen3_next",
+            "kimi_linear",
+        ),
         "layers with a state in place of attention are not modelled",
     ),
     (
@@ -60,6 +81,8 @@ _MISSING = (
         ),
         "a vision tower is not modelled",
     ),
+    (("gemma3n",), "embeddings of each layer and layers that share keys are not modelled"),
+    (("deepseek_v32",), "an index that chooses keys is not modelled"),
 )
 OTHER_WAY = "--factory estimates a step of your own code, of any model"
 

@@ -11,6 +11,7 @@ from ..shape import (
     FP32,
     FP32_SHARDED,
     MOST_LAYERS,
+    PURE_BF16,
     Attention,
     ExpertShape,
     Gpu,
@@ -22,7 +23,19 @@ from ..shape import (
     Recompute,
     TrainingSetup,
 )
-from .flags import BERT, MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags, TrainingRun
+from .flags import (
+    ADAPTER_RANK,
+    BERT,
+    MICRO_BATCHES,
+    NF4,
+    NORMS,
+    PURE,
+    PYTORCH,
+    RECOMPUTE_EVERY,
+    SINKS,
+    Flags,
+    TrainingRun,
+)
 
 # Flags of models that are not a plain stack of decoder layers.
 NOT_MODELLED = (
@@ -192,6 +205,8 @@ def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_determinist
         has_transformer_engine=implementation not in ("local", PYTORCH),
         is_deterministic=is_deterministic,
         gpu=gpu,
+        adapter_rank=flags.find_count(ADAPTER_RANK, 0),
+        has_nf4_weights=flags.is_on(NF4),
     )
     return _add_kernels(_add_recompute(setup, flags), flags, layout)
 
@@ -273,11 +288,13 @@ def _read_group(flags: Flags) -> int | None:
 
 
 def _read_numbers(flags: Flags) -> NumberFormat:
+    if flags.is_on(PURE):
+        return _offload(_read_optimizer(PURE_BF16, flags), flags)
     if flags.is_on("fp16"):
         whole = flags.is_on("accumulate-allreduce-grads-in-fp32")
         return _read_optimizer(BF16 if whole else FP16, flags)
     if not flags.is_on("bf16"):
-        return _read_optimizer(FP32, flags)
+        return _offload(_read_optimizer(FP32, flags), flags)
     if flags.is_on("use-torch-fsdp2"):
         # Megatron-LM shards a model in 16 bits, whose optimizer copies gradients; torchtitan one in fp32.
         is_plain = flags.find_word("transformer-impl", "") == PYTORCH
@@ -299,6 +316,9 @@ def _read_numbers(flags: Flags) -> NumberFormat:
 def _read_optimizer(numbers: NumberFormat, flags: Flags) -> NumberFormat:
     """Set the moments of the optimizer: Adam keeps two, SGD one, Muon one of matrices."""
     name = flags.find_word("optimizer", "adam")
+    if name == "adam8bit":
+        # A byte for each moment, and a scale for each block (Dettmers et al., arXiv 2110.02861).
+        return msgspec.structs.replace(numbers, moment_bytes=2, moment_block=256)
     if name == "sgd":
         return msgspec.structs.replace(numbers, moment_bytes=numbers.moment_bytes // 2)
     if "muon" in name:
@@ -330,6 +350,7 @@ def _offload(numbers: NumberFormat, flags: Flags) -> NumberFormat:
         numbers,
         master_bytes=round(numbers.master_bytes * kept),
         moment_bytes=round(numbers.moment_bytes * kept),
+        moment_block=numbers.moment_block if kept else 0,
     )
 
 
@@ -442,6 +463,9 @@ def read_shape(flags: Flags) -> ModelShape:
         has_qkv_bias=has_bias or flags.is_on("add-qkv-bias"),
         has_norm_bias=flags.find_word("normalization", "layernorm") == "layernorm",
         has_query_key_norm=flags.is_on("qk-layernorm"),
+        norms=flags.find_count(NORMS, 2),
+        has_sinks=flags.is_on(SINKS),
+        has_router_bias=flags.is_on(SINKS),
         experts=_read_experts(flags, layers, ffn),
         latent=_read_latent(flags),
         predicted_tokens=flags.find_count("mtp-num-layers", 0),

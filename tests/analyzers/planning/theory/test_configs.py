@@ -105,6 +105,19 @@ DEEPSEEK = {
     "num_attention_heads": 128,
     "vocab_size": 129280,
 }
+
+
+def make_gemma(kind: str, *sizes: int, vocab: int = 256000) -> dict[str, object]:
+    names = "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim"
+    return {"model_type": kind, "vocab_size": vocab, **dict(zip(names.split(), sizes, strict=True))}
+
+
+GPT_OSS = {
+    **make_gemma("gpt_oss", 2880, 2880, 24, 64, 8, 64, vocab=201088),
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+    "tie_word_embeddings": False,
+}
 LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
 
 
@@ -151,8 +164,20 @@ LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk
             },
             671_026_404_352,
         ),
+        # Gemma 2 (arXiv 2408.00118, table 2) without its embedding, and that of 256,000 words.
+        (make_gemma("gemma2", 2304, 9216, 26, 8, 4, 256), 2_024_517_888 + 256000 * 2304),
+        (make_gemma("gemma2", 3584, 14336, 42, 16, 8, 256), 8_324_201_984 + 256000 * 3584),
+        (make_gemma("gemma2", 4608, 36864, 46, 32, 16, 128), 26_047_480_320 + 256000 * 4608),
+        # As transformers builds them; 302 and 698 M (arXiv 2503.19786, table 1); 20.91 and 116.83 B
+        # (arXiv 2508.10925, table 1).
+        (make_gemma("gemma3_text", 1152, 6912, 26, 4, 1, 256, vocab=262144), 999_885_952),
+        (GPT_OSS, 20_914_757_184),
+        ({**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128}, 116_829_156_672),
     ],
-    ids=["gpt-neox-20b", "gemma-2b", "qwen3-30b-a3b", "deepseek-v3"],
+    ids=[
+        *("gpt-neox-20b", "gemma-2b", "qwen3-30b-a3b", "deepseek-v3", "gemma2-2b", "gemma2-9b", "gemma2-27b"),
+        *("gemma3-1b", "gpt-oss-20b", "gpt-oss-120b"),
+    ],
 )
 def test_families_of_hugging_face_have_the_parameters_of_their_checkpoints(
     config: dict[str, object], parameters: int
