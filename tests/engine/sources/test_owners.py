@@ -471,17 +471,13 @@ def test_a_damaged_answer_is_refused_or_read(data: st.DataObject) -> None:
     assert all(it.ids and all(len(name) <= 253 for name in (it.pod or "", it.container)) for it in found)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["Data", "PodDeviceEntries", "PodUID", "DeviceIDs", "0", "ID", "Id", "names"]),
-            inner,
-        )
-    ),
-    max_leaves=12,
-)
+def nest(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    keys = st.sampled_from(["Data", "PodDeviceEntries", "PodUID", "DeviceIDs", "0", "ID", "Id", "names"])
+    return inner | st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
+
+
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+JSON = nest(nest(nest(nest(LEAF))))
 
 
 @given(JSON)

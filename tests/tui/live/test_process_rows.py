@@ -169,7 +169,7 @@ def test_names_of_owners_are_shown_with_what_differs_between_replicas() -> None:
     assert shown["POD"] == "llama-p…in-7b-worker-12"[:8] + "n-7b-worker-12"
     assert len(shown["POD"]) == 22
     assert (shown["NAMESPACE"], shown["CONTAINER"], shown["JOB"]) == (
-        "ml-r…-team-a",
+        "ml-…h-team-a",
         "pytorch",
         "812 pretrain",
     )
