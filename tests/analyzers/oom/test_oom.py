@@ -213,3 +213,13 @@ def test_long_steps_among_short_ones_that_stay_as_long_are_no_growth(seed: int) 
         for _ in range(3000)
     ]
     assert watch(OomAnalyzer(), series(levels)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_steps_among_short_ones_that_stay_as_long_are_no_growth_in_samples(seed: int) -> None:
+    chance = random.Random(seed)
+    levels = [
+        24 * GIB + (52 if chance.random() < 0.4 else 12) * GIB * max(0.0, 1 - 2 * chance.random())
+        for _ in range(2000)
+    ]
+    assert watch(OomAnalyzer(), series(levels)) == []
