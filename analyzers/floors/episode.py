@@ -136,11 +136,6 @@ class GrowthTrack:
             if self.episode is None or is_believed:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
                 return
-        for level in range(self.completed):
-            growth = self.floors.judge_scattered_peaks(level, self.lost_bytes)
-            if growth is not None and _is_near(growth, is_pressed=is_pressed):
-                self._begin_with(level, growth, is_peak=True)
-                return
 
     @property
     def is_slowing(self) -> bool:

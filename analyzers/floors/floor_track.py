@@ -6,20 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
-from .growth import (
-    LEAST_TREND_S,
-    LENIENT_CLARITY,
-    MOST_IN_ONE,
-    PHI_LEAST,
-    TOP_BLOCKS,
-    TREND_BLOCKS,
-    TREND_LEVEL,
-    WINDOWS,
-    Growth,
-    blur_of,
-    judge_growth,
-    judge_trend,
-)
+from .growth import LENIENT_CLARITY, MOST_IN_ONE, PHI_LEAST, WINDOWS, Growth, blur_of, judge_growth
 from .rate import Line, fit_clear_slope, fit_curve
 
 WINDOW = WINDOWS[0]
@@ -243,27 +230,6 @@ class FloorTrack:
         record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
         window = [turn_over(block) for block in found]
         growth = judge_growth(window, headroom, record, is_lenient=is_lenient)
-        return None if growth is None or self._may_be_phase(growth) else growth
-
-    def judge_scattered_peaks(self, level: int, lost_bytes: int) -> Growth | None:
-        """Return how peaks grow that samples meet by chance, at one scale that has just completed a block.
-
-        Where some steps need much more than others, no block is sure to have met one of these, so that peaks
-        do not rise steadily; over many blocks their growth is clear all the same.
-
-        Args:
-            lost_bytes: Bytes of the limit that they cannot use.
-        """
-        blocks = tuple(self.pyramid.levels[level])
-        if self._recent is None or self.limit_bytes is None or len(blocks) < TREND_BLOCKS:
-            return None
-        window = [turn_over(block) for block in blocks[-TREND_BLOCKS:]]
-        if level < TREND_LEVEL or window[-1].end_s - window[0].start_s < LEAST_TREND_S:
-            return None
-        past = [block.high for block in blocks[:-TREND_BLOCKS]]
-        record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
-        headroom = self.limit_bytes - lost_bytes - max([block.low for block in window[-TOP_BLOCKS:]])
-        growth = judge_trend(window, headroom, record)
         return None if growth is None or self._may_be_phase(growth) else growth
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:

@@ -37,14 +37,6 @@ MOST_BEND = 0.2
 LEAST_CLARITY = 12.0
 LENIENT_CLARITY = 6.0
 
-# Growth that scatters: Kendall's tau of so many blocks over so many seconds at least, the finest scale that
-# counts, and the newest blocks that have the highest.
-LEAST_TAU = 0.5
-TREND_BLOCKS = 14
-LEAST_TREND_S = 600.0
-TREND_LEVEL = 3
-TOP_BLOCKS = 4
-
 # Rate of the second half, as a share of that of the first, below which growth is ending.
 LEAST_FACTOR = 0.6
 # Standard errors by which growth may slow down more than it seems to.
@@ -98,27 +90,6 @@ def judge_growth(
         return None
     rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
     return Growth(tuple(blocks), rate, grown, headroom_bytes)
-
-
-def judge_trend(blocks: Sequence[Block], headroom_bytes: float, record_bytes: int) -> Growth | None:
-    """Return growth that scatters, as of peaks that samples meet by chance; None without a clear one.
-
-    Of all pairs of blocks most must rise (Kendall's tau), and the newest must be higher than all before.
-
-    Args:
-        blocks: Consecutive blocks of one scale.
-        headroom_bytes: What is left above the highest of the newest.
-        record_bytes: Most that was seen before these blocks.
-    """
-    lows = [block.low for block in blocks]
-    count = len(lows)
-    pairs = [(lows[at], lows[later]) for at in range(count) for later in range(at + 1, count)]
-    tau = sum([(after > before) - (after < before) for before, after in pairs]) / len(pairs)
-    if tau < LEAST_TAU or max(lows[-TOP_BLOCKS:]) <= max(record_bytes, *lows[:-TOP_BLOCKS]):
-        return None
-    rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
-    grown = rate * (blocks[-1].mid_s - blocks[0].mid_s)
-    return Growth(tuple(blocks), rate, round(grown), headroom_bytes) if rate > 0 else None
 
 
 def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
