@@ -26,7 +26,9 @@ def main() -> int:
     """Return 1 if a job got worse than the committed table."""
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__)
     parser.add_argument("python", type=Path, help="interpreter of the environment with the packages")
-    parser.add_argument("names", metavar="JOB", nargs="*", help="only these jobs; the page stays as it is")
+    parser.add_argument(
+        "names", metavar="JOB", nargs="*", help="only these jobs; with --write their rows alone are new"
+    )
     parser.add_argument("--ways", default=",".join(Way), help="only these ways, separated by commas")
     parser.add_argument("--write", action="store_true", help="write the page even if a job got worse")
     parser.add_argument("--resume", action="store_true", help="keep the outcomes of an earlier command")
@@ -58,7 +60,7 @@ def main() -> int:
     )
     for line in worse:
         print(f"worse: {line}", file=sys.stderr)
-    if is_whole and (arguments.write or not worse):
+    if arguments.write or (is_whole and not worse):
         packages = list(dict.fromkeys(["torch", *(name for job in JOBS for name in job.packages)]))
         page = write_page(PAGE.read_text(encoding="utf-8"), JOBS, outcomes, suite.list_versions(packages))
         PAGE.write_text(page, encoding="utf-8")

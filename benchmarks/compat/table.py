@@ -74,20 +74,30 @@ def is_worse(cell: str, before: str) -> bool:
 
 
 def write_page(page: str, jobs: Sequence[Job], outcomes: Outcomes, versions: Mapping[str, str]) -> str:
-    """Return the page with its tables replaced."""
+    """Return the page with its tables replaced; a job without an outcome keeps its rows."""
+    kept = _find_rows(page)
     head = ["job", *(way.value for way in Way)]
     lines = [_BEGIN, "", _row(head), _row(["---"] * len(head))]
-    lines += [
-        _row([f"`{job.name}`: {job.title}", *(describe(job, way, outcomes) for way in Way)]) for job in jobs
-    ]
+    tried = {name for name, _ in outcomes}
+    for job in jobs:
+        cells = [f"`{job.name}`: {job.title}", *(describe(job, way, outcomes) for way in Way)]
+        lines += [_row(cells)] if job.name in tried else [kept[0][job.name]] if job.name in kept[0] else []
     lines += ["", "Peak bytes allocated on the card, of rank 0:", ""]
     head = ["job", Way.SIMULATE, Way.FAKE, Way.FACTORY]
     lines += [_row(head), _row(["---", "--:", "--:", "--:"])]
-    lines += [_row([f"`{job.name}`", *(_peak(job, way, outcomes) for way in head[1:])]) for job in jobs]
+    for job in jobs:
+        cells = [f"`{job.name}`", *(_peak(job, way, outcomes) for way in head[1:])]
+        lines += [_row(cells)] if job.name in tried else [kept[1][job.name]] if job.name in kept[1] else []
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines += ["", f"Versions: {named}.", "", _END]
     before, _, rest = page.partition(_BEGIN)
     return before + "\n".join(lines) + rest.partition(_END)[2]
+
+
+def _find_rows(page: str) -> list[dict[str, str]]:
+    """Return the lines of the two tables of a page by job."""
+    parts = page.partition(_BEGIN)[2].partition("Peak bytes")[::2]
+    return [{it[1]: it[0] for it in re.finditer(r"^\| `(\w+)`.*$", part, re.MULTILINE)} for part in parts]
 
 
 def read_cells(page: str) -> dict[tuple[str, Way], str]:
