@@ -21,6 +21,7 @@ JOBS = (
     Job("keras_fit", "model.fit, torch backend", ("keras",)),
     Job("keras_callback", "model.fit with our callback", ("keras",)),
     Job("ignite_trainer", "supervised trainer, metrics", ("pytorch-ignite",)),
+    Job("loggers_offline", "TensorBoard, W&B offline, MLflow", ("tensorboard", "wandb", "mlflow-skinny")),
     Job("opacus_private", "private SGD, virtual steps", ("opacus",)),
     Job("torch_ddp", "DDP, no_sync, 2 ranks", ("torch",), ranks=2, has_factory=True),
     Job("torch_fsdp2", "fully_shard, meta, bf16, 2 ranks", ("torch",), ranks=2, has_factory=True),

@@ -40,9 +40,10 @@ class StepMarks:
         if batch is not None:
             self._batch = max(self._batch or 0, batch)
 
-    def end_step(self) -> None:
-        """End a step of the optimizer."""
-        tokens, batch = self._tokens, self._batch
+    def end_step(self, tokens: int | None = None, batch: int | None = None) -> None:
+        """End a step of the optimizer; sizes that are not given are those that were noted."""
+        tokens = self._tokens if tokens is None else tokens
+        batch = self._batch if batch is None else batch
         self._tokens = self._batch = None
         step(tokens=tokens, batch=self._batch_size if batch is None else batch)
 

@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 
 from tests.engine.simulation.simulated import answers
+from vramscope.callbacks.loggers import MemoryLog
 from vramscope.callbacks.marks import StepMarks, measure_batch
 from vramscope.engine.jobs.in_code import step_takers
 
@@ -152,3 +153,37 @@ def test_no_device_means_no_numbers_in_the_logs() -> None:
 
 def _join(script: str) -> str:
     return STAND_INS + dedent(script)
+
+
+def test_own_loops_log_to_tensorboard_wandb_and_mlflow_every_so_many_steps(tmp_path: Path) -> None:
+    script = """
+    from types import SimpleNamespace
+    from vramscope.callbacks.loggers import MemoryLog
+    scalars, metrics, rows, axes = [], [], [], []
+    tensorboard = SimpleNamespace(add_scalar=lambda name, value, step: scalars.append((name, value, step)))
+    mlflow = SimpleNamespace(log_metrics=lambda found, step: metrics.append((is_measured(found), step)))
+    wandb = SimpleNamespace(log=rows.append, define_metric=lambda name, step_metric=None: axes.append(name))
+    log = MemoryLog(tensorboard, mlflow, wandb, every=2)
+    for size in (4, 8, 6, 2, 3):
+        work()
+        log.step(tokens=10 * size, batch=size)
+    is_same = {name: value for name, value, step in scalars if step == 4}
+    ends = [row.pop("vram/step") for row in rows]
+    print(json.dumps([steps, metrics, is_measured(is_same), [is_measured(row) for row in rows], ends, axes]))
+    """
+    marked = [[10 * size, size] for size in (4, 8, 6, 2, 3)]
+    logged = [[True, 2], [True, 4]]
+    axes = ["vram/step", "vram/*"]
+    assert answers(tmp_path, _join(script)) == [
+        ["attached", *marked],
+        logged,
+        True,
+        [True, True],
+        [2, 4],
+        axes,
+    ]
+
+
+def test_what_is_no_logger_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"cannot log memory to list: expected a SummaryWriter"):
+        MemoryLog([])
