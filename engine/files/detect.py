@@ -17,6 +17,7 @@ from .base.input_file import SMALL_TEXT_BYTES
 from .base.packed_file import CHUNK_BYTES, PackedFile
 from .base.toml_text import parse_toml
 from .case_table import MODEL_COLUMNS
+from .device_profile import begins_device_profile
 from .framework.log import tells_time
 from .galvatron import OVERLAP_FILE
 from .memory_file import PATTERN as FLIGHT_PATTERN
@@ -92,6 +93,7 @@ _OURS: Mapping[str, FileKind] = {
     "plan-feedback": FileKind("what `vramscope plan --json` printed"),
     "difference": FileKind("what `vramscope diff --json` printed"),
     "snapshot": FileKind("what `vramscope inspect --json` printed"),
+    "device-profile": FileKind("what `vramscope inspect --json` printed"),
     "moment": FileKind("what `vramscope inspect --at --json` printed"),
     "guard": FileKind("what `vramscope guard --json` printed"),
     "fleet": FileKind("what `vramscope --json` printed of several nodes"),
@@ -105,6 +107,7 @@ _MODELS: Mapping[str, FileKind] = {
     "torchtitan": FileKind("a configuration of torchtitan", ("estimate --model",)),
 }
 _SERVING = FileKind("the start-up log of a server", ("inspect",))
+_DEVICE_PROFILE = FileKind("a device memory profile of JAX", ("inspect",))
 _OOM = FileKind("a text with an out-of-memory error", ("inspect",))
 _GRAPH = FileKind("a graph of a model's layers", ("plan --model",))
 _CHART = FileKind("a chart of memory by module", ("modules", "inspect"))
@@ -276,6 +279,10 @@ def _is_serving_log(path: Path, head: bytes) -> FileKind | None:
     return None if recognize_serving_log(path) is None else _SERVING
 
 
+def _is_device_profile(path: Path, head: bytes) -> FileKind | None:
+    return _DEVICE_PROFILE if begins_device_profile(head) else None
+
+
 def _is_oom(path: Path, head: bytes) -> FileKind | None:
     file = PackedFile(path)
     try:
@@ -300,6 +307,7 @@ _RECOGNIZERS: tuple[Callable[[Path, bytes], FileKind | None], ...] = (
     _is_model,
     _is_cluster,
     _is_serving_log,
+    _is_device_profile,
     _is_oom,
 )
 

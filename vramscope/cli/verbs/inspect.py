@@ -34,6 +34,8 @@ memory. Tried to allocate ...").
 Of the start-up log of vLLM, SGLang or llama.cpp it explains the plan: weights, cache, what is outside of it,
 and why it did not start.
 
+Of a device memory profile of JAX (jax.profiler.save_device_memory_profile) it lists what lives, by line.
+
 For a profile by module (memory.log) it prints the tables of `vramscope modules`; for runs by phase (of
 Opacus's phase profilers or `vramscope phases --json`) those of `vramscope phases --read`.
 
@@ -93,6 +95,8 @@ def run(arguments: Namespace) -> int:
         _show_modules(path, settings, is_json=arguments.json)
     elif _is_phase_file(path):
         _show_phases(path, settings, is_json=arguments.json)
+    elif _is_device_profile(path):
+        _show_device_profile(path, settings, is_json=arguments.json, top=top)
     elif _is_serving_log(path):
         from vramscope.engine.files.memory_file import has_oom_text
 
@@ -219,6 +223,24 @@ def _show_serving_log(path: Path, settings: "Settings", *, is_json: bool) -> Non
         emit_json(report)
     else:
         emit_fitted(settings, lambda width: describe_serving_log(report, width))
+
+
+def _is_device_profile(path: Path) -> bool:
+    from vramscope.engine.files.device_profile import is_device_profile
+
+    return is_device_profile(path)
+
+
+def _show_device_profile(path: Path, settings: "Settings", *, is_json: bool, top: int) -> None:
+    from vramscope.engine.files.base.input_file import show_name
+    from vramscope.engine.files.device_profile import read_device_profile
+    from vramscope.exporters.device_profile import describe_device_profile, summarize_device_profile
+
+    report = summarize_device_profile(read_device_profile(path), show_name(path), top=top)
+    if is_json:
+        emit_json(report)
+    else:
+        emit_fitted(settings, lambda width: describe_device_profile(report, width))
 
 
 def _find_newest() -> Path:
