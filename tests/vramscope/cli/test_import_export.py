@@ -197,7 +197,10 @@ def _as_float(line: str) -> str:
             ["export", "a.csv", "--csv"],
             "a.csv: a series of memory over time (CSV), which `vramscope export` does not read",
         ),
-        (["export", "kept.vscope"], "one of the arguments --csv --jsonl --prometheus --parquet --figure"),
+        (
+            ["export", "kept.vscope"],
+            "one of the arguments --csv --jsonl --prometheus --parquet --perfetto --figure",
+        ),
         (["export", "kept.vscope", "--csv", "--from", "noon"], "--from noon: expected seconds, +TIME after"),
         (["export", "kept.vscope", "--csv", "--to", "5"], "no samples between --from and --to"),
         (["export", "kept.vscope", "--parquet"], "--parquet writes a binary file: name it with -o FILE"),

@@ -26,6 +26,8 @@ DESCRIPTION = "Convert a recording to CSV, JSON lines, OpenMetrics, Parquet or f
 EXAMPLES = """\
 vramscope export run.vscope --csv -o run.csv
 vramscope export run.vscope --jsonl --from +10m --to +20m
+vramscope export run.vscope --ranks --csv -o ranks.csv
+vramscope export run.vscope --perfetto -o run.json
 vramscope export run.vscope --serving --csv -o servers.csv
 vramscope export run.vscope --prometheus -o run.om
 promtool tsdb create-blocks-from openmetrics run.om data
@@ -48,6 +50,7 @@ FORMATS = {
     "jsonl": "JSON lines as `vramscope --json` prints them",
     "prometheus": "OpenMetrics text with timestamps",
     "parquet": "Parquet; needs pip install 'vramscope[parquet]'",
+    "perfetto": "counter tracks and steps, for ui.perfetto.dev",
 }
 
 
@@ -60,7 +63,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         examples=EXAMPLES,
         notes=NOTES,
         exit_codes=EXIT_CODES,
-        usage="vramscope export FILE (--csv | --jsonl | --prometheus | --parquet | --figure WHERE) [flags]",
+        usage=f"vramscope export FILE ({' | '.join(f'--{it}' for it in FORMATS)} | --figure W) [flags]",
     )
     parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="the recording")
     formats = parser.add_mutually_exclusive_group(required=True)
@@ -73,6 +76,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         const="",
         help="draw the memory of one device, or a heat map of several (.pdf, .png or .svg); DIR/ gets all "
         "figures",
+    )
+    parser.add_argument(
+        "--ranks",
+        action="store_true",
+        help="with --csv or --parquet: the training processes in the recording, instead of its devices",
     )
     parser.add_argument(
         "--serving",
@@ -94,8 +102,12 @@ def run(arguments: Namespace) -> int:
         raise UsageError("FILE is missing: name the recording; see `vramscope export --help`")
     kind: ExportFormat = "figure" if figure is not None else arguments.export_format
     output = arguments.output if figure is None else None
-    if arguments.serving and kind not in ("csv", "parquet"):
-        raise UsageError(f"--serving goes with --csv or --parquet, not with --{kind}")
+    of: Rows = "servers" if arguments.serving else "ranks" if arguments.ranks else "devices"
+    if of != "devices" and kind not in ("csv", "parquet"):
+        name = "serving" if of == "servers" else "ranks"
+        raise UsageError(f"--{name} goes with --csv or --parquet, not with --{kind}")
+    if arguments.serving and arguments.ranks:
+        raise UsageError("--ranks does not go with --serving: each makes rows of its own")
     with unwinding_on_signals():
         export_recording(
             arguments.file,
@@ -104,7 +116,7 @@ def run(arguments: Namespace) -> int:
             figure=figure,
             start=arguments.start,
             end=arguments.end,
-            of_servers=arguments.serving,
+            of=of,
         )
     return 0
 
@@ -135,7 +147,8 @@ def _read_figure(arguments: Namespace) -> FigureTarget | None:
 
 PROGRAM = "vramscope export"
 GAP_TICKS = 3.5
-ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "figure"]
+ExportFormat = Literal["csv", "jsonl", "prometheus", "parquet", "perfetto", "figure"]
+Rows = Literal["devices", "ranks", "servers"]
 _Clock = Literal["wall", "trace"]
 
 
@@ -147,7 +160,7 @@ def export_recording(
     start: str | None,
     end: str | None,
     figure: FigureTarget | None = None,
-    of_servers: bool = False,
+    of: Rows = "devices",
 ) -> None:
     """Write a recording, and note on stderr what was left out.
 
@@ -156,7 +169,7 @@ def export_recording(
         start: Value of `--from`; None for the beginning.
         end: Value of `--to`; None for the end.
         figure: Where figures go, for the kind `figure`.
-        of_servers: Write the servers of models instead of the devices; for `csv` and `parquet`.
+        of: What a row is, for `csv` and `parquet`.
     """
 
     from vramscope.engine.files.base.input_file import show_path
@@ -181,7 +194,8 @@ def export_recording(
                 _draw(source, figure)
             else:
                 with nullcontext(sys.stdout.buffer) if output is None else open_output(output) as stream:
-                    (_write_servers if of_servers else _write)(source, kind, stream)
+                    writers = {"devices": _write, "ranks": _write_ranks, "servers": _write_servers}
+                    writers[of](source, kind, stream)
         finally:
             source.progress.clear()
         for sentence in source.notes(kind):
@@ -251,10 +265,26 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         from vramscope.exporters.recording.rows import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
+    elif kind == "perfetto":
+        from vramscope.exporters.recording.ranks import write_tracks
+
+        write_tracks(source.samples(), stream)
     else:
         from vramscope.exporters.recording.rows import write_parquet
 
         write_parquet(source.rows.rows(source.samples()), stream)
+
+
+def _write_ranks(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
+    from vramscope.exporters.recording.ranks import write_ranks_csv, write_ranks_parquet
+
+    if kind == "parquet":
+        write_ranks_parquet(source.samples(), stream)
+        return
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    write_ranks_csv(source.samples(), text)
+    text.flush()
+    text.detach()
 
 
 def _write_servers(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
