@@ -116,10 +116,9 @@ def _find_stacks(trace: TraceColumns, born: IntArray, died: IntArray) -> IntArra
     is_seen = born >= 0
     freed = of_event[died]
     allocated = np.where(is_seen, of_event[np.maximum(born, 0)], UNMEASURED)
-    is_both: BoolArray = is_seen & (freed != UNMEASURED) & (allocated != UNMEASURED)
-    are_frees_recorded = bool((freed[is_both] != allocated[is_both]).any())
-    fallback = np.full_like(freed, UNMEASURED) if are_frees_recorded else freed
-    return np.where(allocated != UNMEASURED, allocated, fallback)
+    are_frees_recorded = bool((is_seen & (freed != UNMEASURED) & (freed != allocated)).any())
+    unseen = np.full_like(freed, UNMEASURED) if are_frees_recorded else freed
+    return np.where(is_seen, allocated, unseen)
 
 
 def _match(wanted: NDArray[np.uint64], known: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.files.snapshots import BASE, MIB, Row, block, event, frame, free, segment, snapshot
@@ -106,6 +106,7 @@ acts = st.lists(
 
 @settings(deadline=None)
 @given(acts, st.integers(0, 20), st.booleans())
+@example([(0, 1, 3), (0, 1, 0)], 0, True)  # allocated without a stack, freed with one
 def test_every_moment_is_that_of_a_replay_of_all_events(
     rows: list[tuple[int, int, int]], dropped: int, are_frees_recorded: bool
 ) -> None:
