@@ -103,8 +103,9 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@$(BIN)/python -m venv $(VENV)/peers
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
 
-$(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt benchmarks/compat/requirements-alone.txt
+$(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt benchmarks/compat/requirements-alone.txt benchmarks/compat/requirements-triton.txt
 	@echo "vramscope: installing the frameworks into $(VENV)/compat" >&2
 	@$(BIN)/python -m benchmarks.compat.environment $(VENV)/compat
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/compat/requirements.txt
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 DS_BUILD_OPS=0 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt --no-deps --no-build-isolation -r benchmarks/compat/requirements-alone.txt && touch $@
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 DS_BUILD_OPS=0 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt --no-deps --no-build-isolation -r benchmarks/compat/requirements-alone.txt
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/compat/triton -r benchmarks/compat/requirements-triton.txt && touch $@

@@ -17,8 +17,7 @@ from torch.distributed.tensor.parallel import (
 STEPS = 4
 
 
-def main():
-    device = pick_device()
+def make_training(device):
     mesh = init_device_mesh(device.type, (2,))
     torch.manual_seed(0)
     model = nn.Sequential()
@@ -41,12 +40,26 @@ def main():
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(VOCABULARY, (4, 32), generator=torch.Generator().manual_seed(1)).to(device)
-    for _ in range(STEPS):
+
+    def train():
         with loss_parallel():
             loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        return loss
+
+    return train
+
+
+def make_step():
+    return make_training(pick_device())
+
+
+def main():
+    train = make_training(pick_device())
+    for _ in range(STEPS):
+        loss = train()
     full = loss.full_tensor() if hasattr(loss, "full_tensor") else loss
     report(full, STEPS)
     torch.distributed.destroy_process_group()

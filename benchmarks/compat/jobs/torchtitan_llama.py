@@ -1,7 +1,11 @@
 """The trainer of torchtitan with its debugging model: FSDP2, selective checkpointing, made-up texts."""
 
+import sys
 import tempfile
 from pathlib import Path
+
+# It imports Triton, which is not on the path of other jobs.
+sys.path.append(str(Path(sys.prefix) / "triton"))
 
 import torch.distributed as dist
 from datasets import Dataset
