@@ -24,8 +24,8 @@ def test_an_agent_of_a_step_is_no_rank_is_one_a_node_and_ends_with_the_step() ->
     assert agent.returncode == 0
 
 
-def test_the_folder_of_a_job_is_gone_with_its_agent(tmp_path: Path) -> None:
-    folder = tmp_path / "vramscope-job-1234"
+def test_the_folder_of_a_job_is_gone_with_its_agent(private_environment: Path) -> None:
+    folder = private_environment / "vramscope-job-1234"  # at a short path, as sockets need it
     agent = start(
         *("agent", "--listen", str(free_port()), "--private-folder"),
         VRAMSCOPE_RUNTIME_DIR=str(folder),

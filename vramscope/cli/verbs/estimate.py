@@ -30,7 +30,7 @@ vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
 vramscope estimate --batch cases.csv --output predicted.csv
 vramscope estimate --factory train:make_step --batch-size 4 --layers 48
 vramscope estimate --model llama3-8b --lora 16 --quantize nf4 --gpu 'RTX 4090'
-vramscope estimate --model config.json --precision pure-bf16 --optimizer adam8bit --capacity 80GiB
+vramscope estimate --model config.json --optimizer adam8bit --capacity 80GiB
 vramscope estimate --serve --model config.json --tp 2 --gpu h100"""
 NOTES = """\
 The estimate has weights, gradients, master weights, optimizer, activations of each operation, logits and

@@ -7,7 +7,17 @@ memory or free it: it is named with the estimate, which then does not say that a
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .flags import BERT, MICRO_BATCHES, PLAIN_TRAINING, RECOMPUTE_EVERY, Effect, Flags, NotCounted
+from .flags import (
+    BERT,
+    MICRO_BATCHES,
+    NORMS,
+    PLAIN_TRAINING,
+    RECOMPUTE_EVERY,
+    SINKS,
+    Effect,
+    Flags,
+    NotCounted,
+)
 
 # The version whose flags the tables have: `megatron/training/arguments.py`, the configurations whose fields
 # are its flags, and the names that its log adds.
@@ -43,7 +53,7 @@ _COUNTED = """
     use-megatron-fsdp use-precision-aware-optimizer use-rotary-position-embeddings use-torch-fsdp2
     v-head-dim virtual-pipeline-model-parallel-size vocab-size wgrad-deferral-limit world-size
 """
-COUNTED = frozenset(_COUNTED.split()) | {BERT, MICRO_BATCHES, PLAIN_TRAINING, RECOMPUTE_EVERY}
+COUNTED = frozenset(_COUNTED.split()) | {BERT, MICRO_BATCHES, NORMS, PLAIN_TRAINING, RECOMPUTE_EVERY, SINKS}
 
 
 class Rule(NamedTuple):

@@ -16,7 +16,15 @@ from vramscope.analyzers.planning.theory.configs.audit import (
     list_not_counted,
 )
 from vramscope.analyzers.planning.theory.configs.document import describe_config
-from vramscope.analyzers.planning.theory.configs.flags import Flags
+from vramscope.analyzers.planning.theory.configs.flags import (
+    BERT,
+    MICRO_BATCHES,
+    NORMS,
+    PLAIN_TRAINING,
+    RECOMPUTE_EVERY,
+    SINKS,
+    Flags,
+)
 from vramscope.engine.errors import UsageError
 from vramscope.engine.files.run_config import RunConfig
 
@@ -52,7 +60,7 @@ def test_what_is_said_to_be_counted_is_read() -> None:
     forms = {
         flag: {flag, flag.removeprefix("no-"), f"add-{flag.removeprefix('disable-')}"} for flag in COUNTED
     }
-    ours = {"is-bert", "micro-batches", "assumes-plain-training", "recompute-every"}
+    ours = {BERT, MICRO_BATCHES, NORMS, PLAIN_TRAINING, RECOMPUTE_EVERY, SINKS}
     assert {flag for flag, names in forms.items() if not names & read} <= ours
 
 

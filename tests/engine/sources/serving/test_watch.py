@@ -289,6 +289,7 @@ def _drip(connection: socket.socket) -> None:
 
 
 def _talk_nonsense(connection: socket.socket) -> None:
+    connection.recv(65536)  # closed with a question unread, the answer may be lost to a reset
     connection.sendall(b"\x00\xff" * 50)
 
 
