@@ -121,7 +121,7 @@ class Suite:
             loss=found["loss"],
             steps=found["steps"],
             peak_bytes=found.get("peak_bytes"),
-            seen_steps=self._count_steps(recording) if way is Way.PROBE else None,
+            seen_steps=self._count_steps(recording, job.name) if way is Way.PROBE else None,
         )
 
     def list_versions(self, packages: list[str]) -> dict[str, str]:
@@ -154,14 +154,14 @@ class Suite:
         card = ["--no-hub", "--simulate", CARD, f"--device-count={job.ranks}"]
         return [*run, *card, *(["--fake"] if way is Way.FAKE else []), "--", *script]
 
-    def _count_steps(self, recording: Path) -> int | None:
-        """Return the number of the last step of rank 0 in a recording."""
+    def _count_steps(self, recording: Path, job: str) -> int | None:
+        """Return the number of the last step of rank 0 of a job in a recording, which has other jobs, too."""
         export = [sys.executable, "-P", "-m", "vramscope", "export", str(recording), "--jsonl"]
         done = subprocess.run(export, capture_output=True, text=True, check=False)
         most: int | None = None
         for line in done.stdout.splitlines():
             for rank in json.loads(line)["ranks"]:
-                if (_number_of(rank) or 0) == 0 and rank["step"] is not None:
+                if rank["job"] == job and (_number_of(rank) or 0) == 0 and rank["step"] is not None:
                     most = max(most or 0, rank["step"]["index"])
         return most
 
