@@ -230,6 +230,9 @@ def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Clien
             client.close()
             what = client.refused or f"has not answered within {timeout_s:g} s"
             raise HubUnreachableError(f"the agent (process {holder_pid(folder)}) that serves {folder} {what}")
+        if not is_hub_alive(folder):
+            client.close()
+            raise HubUnreachableError(f"the agent that served {folder} ended before it answered")
         if now_s > repeat_s:
             client.ask_again()
             repeat_s = now_s + REPEAT_S

@@ -164,7 +164,9 @@ class NodeSource(Generic[Agent, Local]):
             try:
                 self.agent = self._connect(self.folder)
             except HubUnreachableError as error:
-                self.sentences.append(f"{error}; sampling in this process instead")
+                # One that was just ending, as after the last viewer, is as good as none.
+                if self.is_agent_alive:
+                    self.sentences.append(f"{error}; sampling in this process instead")
             else:
                 return
         self.open_local()
