@@ -43,7 +43,7 @@ def draw_level_graph(
         for number, row in enumerate(graph)
     ]
     places = {place for moment in failed_at if (place := locate_moment(history, moment, cells)) is not None}
-    axis: list[Span] = list(_draw_axis(history, cells, glyphs, {place for place, _ in marks}, places))
+    axis = list(_draw_axis(history, cells, glyphs, {place for place, _ in marks}, places, columns))
     for place in reversed(columns):
         axis[place] = Span(glyphs.pointer, "accent" if place == columns[0] else "strong")
     return [*lines, [Span(" "), *axis], *([[Span(" "), *_name_steps(marks)]] if marks else [])][: size[1]]
@@ -61,11 +61,23 @@ def _mark_columns(row: Line, columns: Sequence[int], glyphs: Glyphs) -> Line:
 
 
 def _draw_axis(
-    history: LevelHistory, cells: int, glyphs: Glyphs, ticks: set[int], failures: set[int]
+    history: LevelHistory,
+    cells: int,
+    glyphs: Glyphs,
+    ticks: set[int],
+    failures: set[int],
+    cursors: Sequence[int],
 ) -> Iterator[Span]:
-    """Yield the axis: how far back it goes, ticks for steps, and marks for out-of-memory errors."""
+    """Yield the axis: how far back it goes, ticks for steps, and marks for out-of-memory errors.
+
+    A word in which a cursor stands is left out.
+    """
     left = f"{_describe_start(history)} "
+    if min(cursors, default=cells) < len(left):
+        left = ""
     right = " end" if max(failures, default=0) < cells - len(" end") else " out of memory "
+    if max(cursors, default=0) >= cells - len(right):
+        right = ""
     text = (left.ljust(max(0, cells - len(right)), glyphs.rule) + right)[-cells:]
     for place, character in enumerate(text):
         role: Role = "faint" if character == glyphs.rule else "muted"

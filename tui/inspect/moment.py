@@ -94,15 +94,18 @@ class StandingMoment:
     def describe(self) -> list[str]:
         """Return where the moment is, what was allocated then, and how that differs from the marked one."""
         allocated, reserved = self.cursor.levels_at(self.event)
-        facts = [
+        levels = f"allocated {format_bytes(allocated)} of {format_bytes(reserved)} reserved"
+        if self.mark is None:
+            return [self._name(self.event), levels]
+        change = allocated - self.cursor.levels_at(self.mark)[0]
+        sign = "+" if change > 0 else "-" if change < 0 else ""
+        # What is compared comes first: a narrow pane cuts the rest.
+        return [
             self._name(self.event),
-            f"allocated {format_bytes(allocated)} of {format_bytes(reserved)} reserved",
+            f"{sign}{format_bytes(abs(change))} since the mark",
+            levels,
+            f"mark at {self._name(self.mark)}",
         ]
-        if self.mark is not None:
-            change = allocated - self.cursor.levels_at(self.mark)[0]
-            sign = "+" if change > 0 else "-" if change < 0 else ""
-            facts.append(f"{sign}{format_bytes(abs(change))} since the mark at {self._name(self.mark)}")
-        return facts
 
     def _name(self, event: int) -> str:
         number = f"event {event + 1:,} of {self.cursor.newest + 1:,}"

@@ -80,12 +80,24 @@ async def test_a_mark_lists_what_differs_from_it(file: Path) -> None:
         await pilot.press("home", "m", "p")
         assert listed(app) == [32 * MIB, 8 * MIB]
         text = shown(app)
-        assert "+40 MiB since the mark at 0.000 s, event 0 of 4" in text
+        assert "+40 MiB since the mark" in text
+        assert "mark at 0.000 s, event 0 of 4" in text
         assert "+32 MiB        0 B     32 MiB  block  /job/model.py:40" in text
         await pilot.press("end")
         assert listed(app) == [8 * MIB]
         await pilot.press("m")
         assert standing(app).mark is None
+
+
+async def test_in_80_columns_the_change_since_the_mark_is_whole_and_marks_cut_no_word(file: Path) -> None:
+    async with opened(app := make_inspect_app(file), (80, 24)) as pilot:
+        assert "100 s " in shown(app)
+        assert " end" in shown(app)
+        await pilot.press("home", "m", "p")
+        assert "+40 MiB since the mark" in shown(app)
+        assert "100 s" not in shown(app), "the mark stands there"
+        await pilot.press("end")
+        assert "en▲" not in shown(app)
 
 
 async def test_groupings_follow_one_another(file: Path) -> None:
