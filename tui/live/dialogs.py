@@ -91,9 +91,10 @@ class ColumnsScreen(ModalScreen[None]):
             yield Label("Enter switches, a chooses by width, Esc closes; F12 saves", classes="dialog--hint")
 
     def _list_lines(self) -> Iterator[tuple[str, str]]:
+        width = max(len(column.title) for column in COLUMNS)
         for column in COLUMNS:
             box = "☑" if column.name in self._chosen else "☐"
-            yield column.name, f"{box} {column.title:<8}  {column.meaning}"
+            yield column.name, f"{box} {column.title:<{width}}  {column.meaning}"
 
     def on_mount(self) -> None:
         options = self.query_one(MarkedList)

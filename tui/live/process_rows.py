@@ -213,7 +213,7 @@ COLUMNS: tuple[Column, ...] = (
         False,
         _kind_text,
         lambda row: _optional(row.process.kind),
-        "C computes, G draws, C+G both; M+C a client of MPS, MPS its server",
+        "C computes, G draws, C+G both; M+C via MPS; MPS server",
         is_of_host=False,
     ),
     Column(
