@@ -519,7 +519,8 @@ class ThriftyScreen(Screen[ResultT]):
             self._dirty_widgets.clear()
             self._quiet_rounds = 0
             self._begin_round()
-        else:
+        elif not self.app._batch_count:
+            # Within a batch Textual would forget what is to be painted, and send nothing.
             super()._compositor_refresh()
 
     def _begin_round(self) -> None:

@@ -183,8 +183,9 @@ class BoardApp(App[None]):
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         if isinstance(renderable, CompositorUpdate):
             data = renderable.render_segments(self.terminal)
-            self.sent += len(data.encode())
-            self.emulator.feed(data)
+            if not self._batch_count:
+                self.sent += len(data.encode())
+                self.emulator.feed(data)
         super()._display(screen, renderable)
 
     def expected(self, width: int, height: int) -> Emulator:
@@ -216,6 +217,20 @@ async def test_a_terminal_follows_updates_dialogs_other_screens_and_a_new_size(s
         board.change()
         await pilot.pause()
         assert emulator.cells() == app.expected(33, 12).cells()
+
+
+async def test_what_is_to_be_painted_within_a_batch_is_painted_after_it() -> None:
+    emulator = Emulator(40, 10)
+    app = BoardApp(emulator)
+    async with app.run_test(size=(40, 10)) as pilot:
+        board = app.screen.query_one(Board)
+        await pilot.pause()
+        with app.batch_update():
+            board.change()
+            app.screen._compositor.update_widgets({board})
+            app.screen._compositor_refresh()
+        await pilot.pause()
+        assert emulator.cells() == app.expected(40, 10).cells()
 
 
 async def test_a_repaint_without_a_change_sends_nothing() -> None:
