@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from ..analyzers.comparison.model import say_signed
 from ..analyzers.sentence import count, cut_words
 from ..analyzers.snapshot_summary.cursor import (
     By,
@@ -328,7 +329,7 @@ def _describe_changes(changes: ChangeGroups, width: int) -> Iterator[str]:
     )
     for row in changes.rows:
         sizes = f"{format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
-        yield _name_row(f"  {_sign(row.change_bytes):>10}  {sizes}  ", row.name, row.frame, width)
+        yield _name_row(f"  {say_signed(row.change_bytes):>10}  {sizes}  ", row.name, row.frame, width)
 
 
 def _title(by: By, shown: int, groups: int) -> str:
@@ -346,9 +347,4 @@ def _size(size_bytes: int | None) -> str:
 
 
 def _change(first: int | None, second: int | None) -> str:
-    return UNKNOWN if first is None or second is None else _sign(second - first)
-
-
-def _sign(change_bytes: int) -> str:
-    sign = "+" if change_bytes > 0 else "-" if change_bytes < 0 else ""
-    return f"{sign}{format_bytes(abs(change_bytes))}"
+    return UNKNOWN if first is None or second is None else say_signed(second - first)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ...analyzers.comparison.model import say_signed
 from ...analyzers.level_history import LevelHistory
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor
@@ -97,12 +98,11 @@ class StandingMoment:
         levels = f"allocated {format_bytes(allocated)} of {format_bytes(reserved)} reserved"
         if self.mark is None:
             return [self._name(self.event), levels]
-        change = allocated - self.cursor.levels_at(self.mark)[0]
-        sign = "+" if change > 0 else "-" if change < 0 else ""
+        change = say_signed(allocated - self.cursor.levels_at(self.mark)[0])
         # What is compared comes first: a narrow pane cuts the rest.
         return [
             self._name(self.event),
-            f"{sign}{format_bytes(abs(change))} since the mark",
+            f"{change} since the mark",
             levels,
             f"mark at {self._name(self.mark)}",
         ]

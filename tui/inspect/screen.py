@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
+from ...analyzers.comparison.model import say_signed
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import LiveChange, LiveRow
 from ...engine.files.base.input_file import show_name
@@ -58,11 +59,15 @@ class InspectStacks(RowTable[ListedRow]):
     # Of all rows, where they are no differences; no less than 1.
     _listed_bytes = 1
 
-    def show(self, groups: Sequence[ListedRow], *, is_recorded: bool = True) -> None:
-        """List stacks; without any, either nothing is live or the file does not record what is."""
+    def show(
+        self, groups: Sequence[ListedRow], *, is_recorded: bool = True, is_compared: bool = False
+    ) -> None:
+        """List stacks, or differences from a marked moment; without any, say why."""
         sizes = (row.size_bytes for row in groups if not isinstance(row, LiveChange))
         self._listed_bytes = max(1, sum(sizes))
         self.absence = "nothing is live" if is_recorded else "the file does not record live blocks"
+        if is_compared:
+            self.absence = "nothing differs from the mark"
         self.list_rows(groups)
 
     def on_click(self, event: events.Click) -> None:
@@ -96,9 +101,7 @@ class InspectStacks(RowTable[ListedRow]):
 
     def _draw_change(self, row: LiveChange, width: int) -> str:
         sizes = f"  {format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
-        sign = "+" if row.change_bytes > 0 else "-"
-        change = f"{sign}{format_bytes(abs(row.change_bytes))}"
-        return f"{change:>9}{'' if width < NARROW_CELLS else sizes}  "
+        return f"{say_signed(row.change_bytes):>9}{'' if width < NARROW_CELLS else sizes}  "
 
 
 SCALE_CELLS = 10
@@ -353,7 +356,7 @@ class InspectScreen(FileScreen[Inspected]):
     def _stand(self, moment: StandingMoment) -> None:
         """Show what lived at a moment, or what differs from the marked one."""
         self.moment = moment
-        self.stacks.show(moment.list_rows(self._grouped))
+        self.stacks.show(moment.list_rows(self._grouped), is_compared=moment.mark is not None)
         self.picture.stand(moment)
         self._facts.set_pieces(join_pieces([[Piece(fact)] for fact in moment.describe()]))
         self._arrange(self.size.width, self.size.height)

@@ -77,7 +77,9 @@ async def test_arrows_move_by_a_column_of_the_graph_and_always_by_an_event(file:
 
 async def test_a_mark_lists_what_differs_from_it(file: Path) -> None:
     async with opened(app := make_inspect_app(file), (140, 40)) as pilot:
-        await pilot.press("home", "m", "p")
+        await pilot.press("home", "m")
+        assert "nothing differs from the mark" in shown(app)
+        await pilot.press("p")
         assert listed(app) == [32 * MIB, 8 * MIB]
         text = shown(app)
         assert "+40 MiB since the mark" in text
