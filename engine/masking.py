@@ -28,7 +28,10 @@ _KNOWN_TOKEN = re.compile(
 )
 # After these words of a header comes a secret.
 _BEARER = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
-_ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.\-]*)=(.*)", re.DOTALL)
+# `--name=value`, `name=value`, and `+name=value` of Hydra.
+_ASSIGNMENT = re.compile(r"([-+]{0,2}[A-Za-z_][\w.\-]*)=(.*)", re.DOTALL)
+# A part of an address's query: `?name=value&name=value`.
+_QUERY = re.compile(r"([?&])([A-Za-z_][\w.\-]*)=([^&\s#]+)")
 
 
 def mask_variable(name: str, value: str) -> str:
@@ -61,11 +64,17 @@ def mask_command(command: str) -> str:
             words.append(word)
             is_secret = word.startswith("-") and assigned is None and _is_secret_option(word)
     text = _PASSWORD_IN_ADDRESS.sub(rf"\1{MASKED_WORD}@", " ".join(words))
+    text = _QUERY.sub(_mask_query, text)
     return _BEARER.sub(rf"\1 {MASKED_WORD}", _KNOWN_TOKEN.sub(MASKED_WORD, text))
 
 
+def _mask_query(part: re.Match[str]) -> str:
+    begin, name, value = part.groups()
+    return f"{begin}{name}={MASKED_WORD if _is_secret_option(name) else value}"
+
+
 def _is_secret_option(name: str) -> bool:
-    plain = name.lstrip("-").replace("-", "_").replace(".", "_")
+    plain = name.lstrip("-+").replace("-", "_").replace(".", "_")
     return bool(_SECRET_NAME.search(plain)) and not _HARMLESS_OPTION.search(plain)
 
 

@@ -5,6 +5,7 @@ fields, samples, frames. Format: github.com/google/pprof, proto/profile.proto.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -100,6 +101,7 @@ class _Profile:
         self.locations: dict[int, bytes] = {}
         self.functions: dict[int, tuple[int, int]] = {}
         self.texts: list[str] = []
+        self._frames: dict[int, tuple[Frame, ...]] = {}
         for number, value in read_fields(data):
             if not isinstance(value, bytes):
                 continue
@@ -121,7 +123,14 @@ class _Profile:
             raise InputFileError(f"text {index} is missing")
         return self.texts[index]
 
-    def frames(self, location: int) -> Iterator[Frame]:
+    def frames(self, location: int) -> tuple[Frame, ...]:
+        """Return the newest calls of a location, which many samples share."""
+        found = self._frames.get(location)
+        if found is None:
+            found = self._frames[location] = tuple(islice(self._read_frames(location), MOST_FRAMES))
+        return found
+
+    def _read_frames(self, location: int) -> Iterator[Frame]:
         message = self.locations.get(location)
         if message is None:
             raise InputFileError(f"location {location} is missing")
@@ -146,14 +155,14 @@ def parse_device_profile(data: bytes) -> DeviceProfile:
     if not sizes:
         raise InputFileError("no column of bytes")
     found = []
-    unsigned = 0
+    negative = 0
     for sample in profile.samples:
         buffers = _read_sample(profile, sample, sizes[0], counts[0] if counts else None)
         if buffers.size_bytes < 0:
-            unsigned += 1
+            negative += 1
         else:
             found.append(buffers)
-    notes = (f"{unsigned:,} samples of less than 0 bytes were left out",) if unsigned else ()
+    notes = (f"{negative:,} samples of less than 0 bytes were left out",) if negative else ()
     return DeviceProfile(tuple(sorted(found, key=lambda it: -it.size_bytes)), notes)
 
 
@@ -171,8 +180,10 @@ def _read_sample(profile: _Profile, sample: bytes, size_at: int, count_at: int |
     if size_at >= len(values) or (count_at is not None and count_at >= len(values)):
         raise InputFileError("a sample has fewer values than there are columns")
     frames: list[Frame] = []
-    for location in locations[:MOST_FRAMES]:
+    for location in locations:
         frames += profile.frames(location)
+        if len(frames) >= MOST_FRAMES:
+            break
     return LiveBuffers(
         size_bytes=values[size_at],
         count=1 if count_at is None else max(0, values[count_at]),

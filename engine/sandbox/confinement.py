@@ -92,7 +92,7 @@ def _give_up_privileges() -> None:
     """
     library = ctypes.CDLL(None)
     library.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # `capget` and `capset`: effective, permitted and inheritable, of which there are two words of 32 bits.
+    # `capget` and `capset`: effective, permitted and inheritable, each in two words of 32 bits.
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION, 0), 8)
     sets = ctypes.create_string_buffer(24)
     if library.capget(header, sets) == 0:

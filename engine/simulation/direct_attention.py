@@ -55,6 +55,11 @@ class Rules:
     seed: Any = None
 
 
+def _find_scale(scale: float | None, query: Any) -> float:
+    """Return the given scale, 0.0 too, else the usual one."""
+    return float(query.shape[-1] ** -0.5) if scale is None else scale
+
+
 def _run_flash(
     query: Any,
     key: Any,
@@ -76,9 +81,7 @@ def _run_flash(
     if refused:
         raise NotImplementedError(f"flash attention with {refused[0]} is not simulated: leave it out")
     seed = torch.randint(1 << 62, (2,)) if dropout_p else torch.zeros(2, dtype=torch.int64)
-    rules = Rules(
-        is_causal, scale or query.shape[-1] ** -0.5, window_size_left, window_size_right, dropout_p, seed
-    )
+    rules = Rules(is_causal, _find_scale(scale, query), window_size_left, window_size_right, dropout_p, seed)
     output, sums = _run(query, key, value, begins, key_begins, rules)
     return output, sums, seed.to(torch.uint64), torch.empty(0, dtype=torch.uint64), query.new_empty(0)
 
@@ -104,9 +107,7 @@ def _run_flash_back(
     window_size_right: int | None = None,
 ) -> Any:
     seed = rng_state.to(torch.int64)
-    rules = Rules(
-        is_causal, scale or query.shape[-1] ** -0.5, window_size_left, window_size_right, dropout_p, seed
-    )
+    rules = Rules(is_causal, _find_scale(scale, query), window_size_left, window_size_right, dropout_p, seed)
     return _run_back((gradient, query, key, value, output, sums), begins, key_begins, rules)
 
 
@@ -148,7 +149,7 @@ def _run_product_back(
     scale: float | None = None,
 ) -> Any:
     turned = [it.transpose(1, 2) for it in (gradient, query, key, value, output)]
-    rules = Rules(is_causal, scale or query.shape[-1] ** -0.5, dropout_p=dropout_p, seed=seed.to(torch.int64))
+    rules = Rules(is_causal, _find_scale(scale, query), dropout_p=dropout_p, seed=seed.to(torch.int64))
     return tuple(it.transpose(1, 2) for it in _run_back((*turned, sums), None, None, rules))
 
 

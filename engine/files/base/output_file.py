@@ -143,7 +143,8 @@ def _drafted(path: Path, mode: int = PRIVATE_MODE) -> Iterator[tuple[Path, int]]
         with suppress(FileNotFoundError):
             before = path.lstat().st_mode
             mode = before & 0o777 if stat.S_ISREG(before) else mode
-        os.fchmod(descriptor, mode)
+        if mode != PRIVATE_MODE:
+            os.fchmod(descriptor, mode)
         yield draft, descriptor
         draft.replace(path)
     finally:

@@ -3,6 +3,7 @@
 They are looked up on a thread when a process comes whose owner has no name yet; no sample waits for that.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +31,9 @@ _MPS_SERVER = "nvidia-cuda-mps-server"
 
 def find_kubelet(root: Path) -> Path | None:
     """Return the folder of a kubelet; None if this node has none, or hides it."""
-    return next((root / it for it in KUBELET_FOLDERS if (root / it).is_dir()), None)
+    # Unlike `Path.is_dir`, this is no error where a folder above is closed to this user.
+    found = (root / it for it in KUBELET_FOLDERS if os.path.isdir(root / it))  # noqa: PTH112
+    return next(found, None)
 
 
 class _Annotated(NamedTuple):

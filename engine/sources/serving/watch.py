@@ -153,6 +153,8 @@ class ServingWatch:
         self._found: dict[int, _Server] = {}
         self._known: dict[Key, Recognized | None] = {}
         self._lists: list[tuple[ProcessReading, ...] | None] = []
+        # The scout has found whose a named server is.
+        self._must_look_again = False
         self._holders: dict[int, list[_Holder]] = {}
         self._left_out = 0
         self._scout: threading.Thread | None = None
@@ -165,7 +167,11 @@ class ServingWatch:
         is_same = len(lists) == len(self._lists) and all(
             new is old for new, old in zip(lists, self._lists, strict=True)
         )
-        if not is_same:
+        with self._lock:
+            must_look_again, self._must_look_again = self._must_look_again, False
+        if must_look_again:
+            self._known = {key: found for key, found in self._known.items() if found is not None}
+        if must_look_again or not is_same:
             self._lists = lists
             self._note_processes(devices)
         if not self._found and not self._named:
@@ -279,9 +285,9 @@ class ServingWatch:
                 found.is_gone = True
                 if found.reader is not None:
                     found.reader.stop()
-            # What is known of the processes of devices is asked again, now that this one is a server's.
-            self._known = {key: found for key, found in self._known.items() if found is not None}
-            self._lists = []
+            # What is known of the processes of devices is asked again, now that this one is a server's, by
+            # the thread of `collect`, which alone touches it.
+            self._must_look_again = True
 
     def _start_scout(self) -> None:
         if self._scout is None:
