@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from ...analyzers.health.health import KINDS as HEALTH_KINDS
-from ...engine.model import DeviceSample
+from ...engine.model import REAL_KINDS, DeviceSample
 from ..metrics.collection import UP_NAME, collect
 from ..metrics.families import Metric, Picture
 
@@ -63,8 +63,6 @@ HARDWARE_NAMES: Mapping[str, _HardwareName] = {
         "hw.errors", "counter", "{error}", {**_GPU, "error.type": "uncorrected"}
     ),
 }
-_HARDWARE_KINDS = ("gpu", "mig", "unified", "vgpu")
-"""Kinds of devices that are hardware: a modelled card is none, and keeps our names."""
 _STATUSES = ("ok", "degraded", "failed")
 _UNITS = {
     "bytes": "By",
@@ -82,7 +80,7 @@ def convert(picture: Picture) -> list[Measurement]:
     components = {
         it.uuid: _Component(_describe(it), _find_status(picture, it))
         for it in picture.devices
-        if it.kind in _HARDWARE_KINDS
+        if it.kind in REAL_KINDS  # a modelled card is no hardware, and keeps our names
     }
     found: dict[str, Measurement] = {}
     for metric in collect(picture):

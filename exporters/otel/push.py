@@ -53,7 +53,7 @@ def read_otlp_options(text: str, *, is_insecure: bool) -> OtlpOptions:
     Raises:
         UsageError: The SDK is not installed, an address or interval is none, or the way is not protected.
     """
-    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
+    if not _has_exporter():
         raise UsageError(
             "--otlp: metrics are sent by opentelemetry-exporter-otlp-proto-http, which is not installed: "
             "pip install 'vramscope[otel]'"
@@ -83,6 +83,13 @@ def read_otlp_options(text: str, *, is_insecure: bool) -> OtlpOptions:
     if named != _URL_VARIABLES[0] and not path.endswith(_PATH):
         path += _PATH
     return OtlpOptions(urlunsplit(parts._replace(path=path)), _read_interval())
+
+
+def _has_exporter() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
 
 
 def _is_here(host: str) -> bool:

@@ -113,7 +113,9 @@ def _list_events(samples: Iterable[Sample]) -> Iterator[dict[str, object]]:
             if rank.state == "ok":
                 yield from _count(groups[key], sample.time_s, _read_tracks(rank))
             step = rank.step
-            if step is not None and step.duration_s is not None and ended.get(key, -math.inf) < step.ended_s:
+            if step is None or step.duration_s is None or not math.isfinite(step.ended_s - step.duration_s):
+                continue
+            if ended.get(key, -math.inf) < step.ended_s:
                 ended[key] = step.ended_s
                 yield _slice(groups[key], step, step.duration_s)
 

@@ -298,9 +298,9 @@ def _explain_errors(method: Callable[..., str]) -> Callable[..., str]:
 
 def serve(settings: Settings, *, allows_control: bool) -> None:
     """Answer on standard input and output until the client closes them."""
-    import anyio
-
     server = make_server(MemoryTools(settings), allows_control=allows_control)
+    import anyio  # comes with the package that `make_server` needs, which is the one to name if both lack
+
     # The protocol needs the stream itself: nothing of ours guards what is written there.
     guarded = sys.stdout
     sys.stdout = getattr(guarded, "unguarded", guarded)

@@ -37,6 +37,14 @@ def test_a_verb_names_the_extra_that_brings_what_it_needs(tmp_path: Path) -> Non
         )
 
 
+def test_mcp_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mcp", "anyio"):
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = call("mcp")
+    assert (outcome.code, outcome.stdout) == (4, "")
+    assert "pip install 'vramscope[mcp]'" in outcome.stderr
+
+
 def test_an_import_of_ours_that_fails_is_no_missing_extra() -> None:
     assert find_missing_package(ModuleNotFoundError("no", name="vramscope.engine.nothing")) is None
     assert find_missing_package(ImportError("no", name="numpy")) is None

@@ -85,7 +85,8 @@ _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "phases": lambda it: it.read is not None,
     "profile": lambda it: it.input is not None,
     "replay": lambda it: it.compare,
-    "sweep": lambda it: not _opens_screen(it),  # from which runs are replayed
+    # From its screen runs are replayed.
+    "sweep": lambda it: not _opens_screen(it) or it.fail_on is not None,
 }
 _SQLITE_MARK = b"SQLite format 3\0"
 _OF_SQLITE = ("-wal", "-shm", "-journal")
@@ -130,7 +131,7 @@ def _choose_writable(output: Path) -> Path:
 
 
 def _opens_screen(arguments: Namespace) -> bool:
-    asked = (getattr(arguments, name, None) for name in ("json", "format", "figure", "output", "fail_on"))
+    asked = (getattr(arguments, name, None) for name in ("json", "format", "figure", "output"))
     return sys.stdout.isatty() and not any(asked)
 
 
