@@ -16,7 +16,7 @@ from collections import deque
 from typing import NamedTuple
 
 from ...engine.model import EngineReading
-from .forecast import GAP_S, PoolForecast
+from .forecast import DEVIATIONS, GAP_S, PoolForecast
 
 SLOT_S = 5.0
 # Samples repeat a reading until the next one, and know its time only as well as its age is rounded.
@@ -51,7 +51,6 @@ MOST_BIN_S = 100.0
 # Step of the computation ahead, and how far it looks for the time at which the pool is full.
 AHEAD_STEP_S = 10.0
 AHEAD_S = 600.0
-DEVIATIONS = 1.2816
 
 
 class _Slot(NamedTuple):

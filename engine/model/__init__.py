@@ -23,6 +23,7 @@ from .finding import (
 )
 from .sample import (
     ADVICE_ACTIONS,
+    REAL_KINDS,
     SIMULATED_TRACE,
     AdviceAction,
     AllocatorReading,
@@ -58,6 +59,7 @@ from .serving import EngineReading, ServerDevice, ServerKind, ServerSample, Serv
 
 __all__ = [
     "ADVICE_ACTIONS",
+    "REAL_KINDS",
     "SEVERITIES",
     "SIMULATED_TRACE",
     "STATUS_SCHEMA",

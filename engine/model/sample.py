@@ -209,6 +209,9 @@ DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu
 """A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank,
 a modelled card of `vramscope run --simulate`, the host where ranks train on its processors."""
 
+REAL_KINDS: frozenset[DeviceKind] = frozenset({"gpu", "mig", "unified", "vgpu"})
+"""Devices that a driver knows; the others are modelled."""
+
 SIMULATED_TRACE = "simulated"
 """Name of a recorded rank that one GPU played in a simulation; of one that was measured it is `recorded`."""
 

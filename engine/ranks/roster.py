@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import WireError
-from ..model import AllocatorReading, DeviceSample, HostSample, RankSample, Sample
+from ..model import REAL_KINDS, AllocatorReading, DeviceSample, HostSample, RankSample, Sample
 from ..sources.pci import spell_address
 from ..sources.processes import find_user_name
 from ..unmeasured import sum_all
@@ -381,9 +381,6 @@ def _rank_of(rank: RankSample) -> int:
     return rank.coordinates.rank if rank.coordinates is not None else NO_RANK
 
 
-_REAL_KINDS = ("gpu", "mig", "unified", "vgpu")
-
-
 def simulated_uuid(hello: Hello) -> str:
     """Key of the simulated device that a process reports."""
     device = hello.device or ProbedDevice(index=0)
@@ -410,7 +407,7 @@ class Placing:
             return cpu_uuid(self._node)
         if hello.device is None:
             return None
-        real = [device for device in devices if device.kind in _REAL_KINDS]
+        real = [device for device in devices if device.kind in REAL_KINDS]
         named = self._find_named(hello.device, real)
         holding = _find_holding(track.pid, real) if track.is_visible else []
         if named is not None:

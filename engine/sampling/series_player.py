@@ -21,7 +21,7 @@ from ..files.base.series_reader import (
     SeriesReader,
     SeriesRecord,
 )
-from ..model import AllocatorReading, DeviceSample, MemoryReading, Sample
+from ..model import REAL_KINDS, AllocatorReading, DeviceSample, MemoryReading, Sample
 from ..units import format_bytes
 
 # Records at the beginning from which the length of a tick is derived.
@@ -416,10 +416,6 @@ def _most_used(record: SeriesRecord) -> int | None:
 
 def _index_of(record: SeriesRecord) -> int:
     return record.device.index
-
-
-# Devices that a driver knows; others were simulated.
-REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
 
 
 class PlayedDevices:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...analyzers.health.health import find_last_xid
-from ...engine.model import DeviceActivity, DeviceHardware, DeviceSample, MemoryReading
+from ...engine.model import REAL_KINDS, DeviceActivity, DeviceHardware, DeviceSample, MemoryReading
 from ...engine.units import MIB
 from .families import Metric, Picture, Row, label_text, make_rows
 
@@ -18,8 +18,6 @@ DCGM_LABELS = (
     *("pod", "namespace", "container", "pod_uid", "hpc_job"),
 )
 DRIVER_LABEL = "DCGM_FI_DRIVER_VERSION"
-_KINDS = ("gpu", "mig", "unified", "vgpu")
-"""A modelled card has no driver, and a dashboard of DCGM could not say that it is modelled."""
 
 
 class _Field(NamedTuple):
@@ -83,18 +81,19 @@ def collect_dcgm(picture: Picture) -> Iterator[Metric]:
     """Yield the families that have a series; of a GPU with MIG instances only these, as DCGM does."""
     if not picture.is_fresh:
         return
+    # A modelled card has no driver, and a dashboard of DCGM could not say that it is modelled.
     parents = {it.parent_uuid for it in picture.devices if it.parent_uuid is not None}
     answering = [
         (_label(picture, it), it)
         for it in picture.devices
-        if it.state in ("ok", "unsupported") and it.kind in _KINDS and it.uuid not in parents
+        if it.state in ("ok", "unsupported") and it.kind in REAL_KINDS and it.uuid not in parents
     ]
     for field in FIELDS:
         rows: list[Row] = [(labels, field.read(it)) for labels, it in answering]
         name = f"DCGM_FI_{field.name}"
         yield from make_rows(name, "untyped", "", field.help, (*DCGM_LABELS, DRIVER_LABEL), rows)
     # Its device may be lost: then this says why.
-    listed = {it.uuid: it for it in picture.devices if it.kind in _KINDS}
+    listed = {it.uuid: it for it in picture.devices if it.kind in REAL_KINDS}
     xids: list[Row] = [
         (_label(picture, listed[uuid]), float(code))
         for uuid, code in find_last_xid(picture.findings()).items()

@@ -402,24 +402,6 @@ def measure_fragmentation(allocator: AllocatorReading) -> float | None:
     return min(1.0, stranded / reserved) if reserved else 0.0
 
 
-# Straight lines through snapshots, for the fields of the original reports; no verdict rests on them.
-
-LEAST_MOMENTS = 3
-"""Any two samples fit a line, so two samples give no rate."""
-
-
-def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the least-squares slope of (seconds, value) points; None for fewer than three moments."""
-    if len({time_s for time_s, _ in points}) < LEAST_MOMENTS:
-        return None
-    middle_s = sum(time_s for time_s, _ in points) / len(points)
-    middle = sum(value for _, value in points) / len(points)
-    spread = sum((time_s - middle_s) ** 2 for time_s, _ in points)
-    if spread <= 0.0:
-        return None
-    return sum((time_s - middle_s) * (value - middle) for time_s, value in points) / spread
-
-
 Number = TypeVar("Number", int, float)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, Union
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.floors.rate import LEAST_MOMENTS
 from ...analyzers.risk import BELIEVED
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
@@ -14,7 +15,6 @@ from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
-from .log import LEAST_MOMENTS
 from .oom import MemoryTrends, OomReport, RiskAssessment
 from .profile import ProfileReport
 
