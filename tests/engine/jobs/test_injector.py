@@ -82,10 +82,10 @@ def erase_after(target: Target, injection: Injection, said: str) -> None:
 
 
 def test_a_process_that_was_forked_is_its_own(tmp_path: Path) -> None:
-    script = f"import os\n{READY}os.fork() and os.wait()\nprint('child', os.getpid())\n{SPINNING}"
+    script = f"import os\n{READY}os.fork() and os.wait()\nprint(f'child {{os.getpid()}}.')\n{SPINNING}"
     with running(script, tmp_path) as target:
-        target.wait_for("child")
-        child = int(target.said.split()[-1])
+        target.wait_for(".")
+        child = int(target.said.split("child ")[1].split(".")[0])
         try:
             inject(child, BEAT)
             target.wait_for("beat 1")

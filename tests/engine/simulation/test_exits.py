@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.engine.simulation.simulated import answers
 
-MANY_JOBS = 3
+MANY_JOBS = 2
 
 ENDING = """
 import threading, time, torch

@@ -139,7 +139,6 @@ def test_the_report_of_an_internal_error_can_be_read_in_a_terminal(
     "words",
     [
         ("estimate", "--factory", "made:make", "--input", "1x4"),
-        ("plan", "--factory", "made:make", "--input", "1x4", "--stages", "2"),
         ("phases", "--factory", "made:make", "--dp-mode", "none", "--device", "cpu", "--num-steps", "1"),
     ],
     ids=lambda words: words[0],

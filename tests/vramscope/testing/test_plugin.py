@@ -43,6 +43,19 @@ def test_on_no_card():
 def test_with_a_typing_error():
     pass
 
+@pytest.fixture(scope="module")
+def left_for_the_module():
+    return 5
+
+def test_plain(left_for_the_module):
+    assert left_for_the_module == 5
+"""
+OTHER = """
+import pytest
+
+def test_of_another_file():
+    pass
+
 @pytest.mark.skip(reason="not now")
 @pytest.mark.vram(limit="8GiB")
 def test_skipped():
@@ -53,20 +66,9 @@ def test_skipped():
 def test_expected_to_fail():
     pass
 
-@pytest.fixture(scope="module")
-def left_for_the_module():
-    return 5
-
-def test_plain(left_for_the_module):
-    assert left_for_the_module == 5
-
 @pytest.mark.vram(limit="8GiB")
 def test_that_skips_itself():
     pytest.skip("no data")
-"""
-OTHER = """
-def test_of_another_file():
-    pass
 """
 
 
