@@ -520,7 +520,9 @@ class ThriftyScreen(Screen[ResultT]):
             self._quiet_rounds = 0
             self._begin_round()
         elif not self.app._batch_count:
-            # Within a batch Textual would forget what is to be painted, and send nothing.
+            # Within a batch Textual would forget what is to be painted, and send nothing; so it does with
+            # widgets that were marked while a layout ran.
+            self._compositor.update_widgets(self._dirty_widgets)
             super()._compositor_refresh()
 
     def _begin_round(self) -> None:
@@ -554,7 +556,6 @@ class ThriftyScreen(Screen[ResultT]):
         finally:
             self.is_drawing = False
         if self._can_paint_now():
-            self._compositor.update_widgets(self._dirty_widgets)
             self._compositor_refresh()
         else:
             self.check_idle()

@@ -233,6 +233,21 @@ async def test_what_is_to_be_painted_within_a_batch_is_painted_after_it() -> Non
         assert emulator.cells() == app.expected(40, 10).cells()
 
 
+async def test_a_widget_that_was_marked_while_a_layout_ran_is_painted_with_it() -> None:
+    emulator = Emulator(40, 10)
+    app = BoardApp(emulator)
+    async with app.run_test(size=(40, 10)) as pilot:
+        await pilot.pause()
+        board = app.screen.query_one(Board)
+        assert isinstance(app.screen, Main)
+        board.change()
+        board._repaint_required = False  # its own message was processed: nothing else has it painted
+        app.screen.mark(board)
+        app.screen._compositor_refresh()
+        await pilot.pause()
+        assert emulator.cells() == app.expected(40, 10).cells()
+
+
 async def test_a_repaint_without_a_change_sends_nothing() -> None:
     app = BoardApp(Emulator(40, 10))
     async with app.run_test(size=(40, 10)) as pilot:
