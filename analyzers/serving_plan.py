@@ -43,6 +43,14 @@ def list_on(servers: Sequence[ServerSample], uuid: str) -> list[tuple[ServerSamp
     return [(server, place) for server in servers for place in server.devices if place.uuid == uuid]
 
 
+def list_elsewhere(sample: Sample) -> list[ServerSample]:
+    """Return the servers that are on no device of the sample: on another host, or on none that is known."""
+    if not sample.servers:
+        return []
+    here = {device.uuid for device in sample.devices}
+    return [it for it in sample.servers if not any(place.uuid in here for place in it.devices)]
+
+
 def is_served(sample: Sample, device: DeviceSample) -> bool:
     """Return whether servers hold most of what is used of a device, as far as the driver says."""
     if not sample.servers:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...analyzers.serving_plan import list_elsewhere
 from ...engine.model import Sample
 from .device_picture import arrange as arrange_devices
 from .device_picture import minimum_height
@@ -17,6 +18,8 @@ NOTES_FROM_ROWS = 28
 GAP_FROM_ROWS = 28
 
 LEAST_PROCESS_ROWS = 3
+# One row of so many is for servers of models that are on no device here.
+SERVERS_SHARE = 6
 
 
 class Arrangement(NamedTuple):
@@ -28,12 +31,14 @@ class Arrangement(NamedTuple):
     has_gap: bool = False
     # Rows of the process table with its heading; 0 hides it.
     process_rows: int = 0
+    # Rows of servers that are on no device here.
+    server_rows: int = 0
 
     @property
     def chrome_rows(self) -> int:
         """Rows that neither devices nor processes get."""
         shown = (self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_notes, self.has_gap)
-        return 1 + sum(shown)
+        return 1 + self.server_rows + sum(shown)
 
 
 class Needs(NamedTuple):
@@ -48,6 +53,8 @@ class Needs(NamedTuple):
     has_host: bool = True
     # Whether there are notes that nothing else shows.
     has_notes: bool = False
+    # Servers of models that are on no device here.
+    servers: int = 0
 
 
 def measure_needs(sample: Sample | None, width: int, process_count: int) -> Needs:
@@ -61,6 +68,7 @@ def measure_needs(sample: Sample | None, width: int, process_count: int) -> Need
         processes=process_count if count and has_process_list(sample) else None,
         has_host=has_host(sample),
         has_notes=has_notes(sample),
+        servers=0 if sample is None else len(list_elsewhere(sample)),
     )
 
 
@@ -80,12 +88,14 @@ def has_notes(sample: Sample | None) -> bool:
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
-    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host.
+    """Return what fits; dropped first as rows get few: processes, notes, alerts, keys, title, host, servers.
 
     It does not depend on the focus: going to the list moves nothing.
     """
     unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
     spare = height - 1 - max(1, needs.devices_least)
+    server_rows = max(0, min(needs.servers, spare, max(1, height // SERVERS_SHARE)))
+    spare -= server_rows
     shown: dict[str, bool] = {}
     for part, from_rows in (
         ("has_host", HOST_FROM_ROWS),
@@ -97,7 +107,7 @@ def arrange(height: int, needs: Needs) -> Arrangement:
     ):
         shown[part] = spare > 0 and height >= from_rows and not unwanted.get(part, False)
         spare -= shown[part]
-    chrome = Arrangement(**shown)
+    chrome = Arrangement(server_rows=server_rows, **shown)
     if needs.processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
         return chrome
     return chrome._replace(process_rows=_share(height - chrome.chrome_rows, spare, needs))

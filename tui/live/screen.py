@@ -10,6 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.serving_plan import list_elsewhere
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.clock import Clock
 from ...engine.history import HOST_KEY, History
@@ -32,6 +33,7 @@ from .device_panels import DevicePanels
 from .node_screen import NodeScreen
 from .process_signals import SignalPolicy
 from .process_table import ProcessTable
+from .server_rows import ServerRows
 
 SEPARATOR = "   "
 # Cells below which a note is not begun.
@@ -345,12 +347,14 @@ class LiveScreen(NodeScreen):
         self._host = HostLine(id="host")
         self._alerts = AlertLine(id="alerts")
         self._notes = NoteLine(id="notes")
+        self._servers = ServerRows(id="servers")
         self.devices = DevicePanels(id="devices")
 
     def compose(self) -> ComposeResult:
         yield self._title
         yield self._verdict
         yield self.devices
+        yield self._servers
         yield self._host_panel
         yield self._filter
         yield self.processes
@@ -391,6 +395,7 @@ class LiveScreen(NodeScreen):
             self._host_panel.show(sample, self._history, is_replayed=self.snapshot.replay is not None)
         else:
             self._host_panel.explain(why_unknown or "")
+        self._servers.show(list_elsewhere(sample) if sample else (), self.snapshot.findings)
         self._notes.show(sample.notes if sample else ())
         self._host.show(
             sample.host if sample else None, is_recorded=not has_host(sample), has_memory=has_devices
@@ -410,7 +415,9 @@ class LiveScreen(NodeScreen):
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
         needs = (self.processes.row_count, self._is_filter_open)
-        situation = (width, height, self._rows, len(devices), *needs, has_host(sample), has_notes(sample))
+        servers = 0 if sample is None else len(list_elsewhere(sample))
+        has = (has_host(sample), has_notes(sample))
+        situation = (width, height, self._rows, len(devices), servers, *needs, *has)
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
@@ -424,6 +431,8 @@ class LiveScreen(NodeScreen):
             self._alerts.display = chosen.has_alerts
             self._notes.display = chosen.has_notes
             self._verdict.set_class(chosen.has_gap, "-roomy")
+            self._servers.display = chosen.server_rows > 0
+            self._servers.styles.height = max(1, chosen.server_rows)
             self._resize_list(chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.devices.focus()

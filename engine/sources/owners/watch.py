@@ -5,6 +5,7 @@ They are looked up on a thread when a process comes whose owner has no name yet;
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -168,16 +169,22 @@ def _list_wanted(devices: Sequence[DeviceSample]) -> Wanted:
 
 def _name_processes(processes: tuple[ProcessReading, ...], names: Names) -> tuple[ProcessReading, ...]:
     """Return the processes with their names; the same tuple if there are none."""
-    servers = [it for it in processes if _is_mps_server(it)]
+    servers = {it.pid: it.user for it in processes if _is_mps_server(it)}
+    only = next(iter(servers)) if len(servers) == 1 else None
+    shares = Counter(servers.values())
+    # The server of each user who has exactly one.
+    of_user = {user: pid for pid, user in servers.items() if shares[user] == 1}
+    of_user.pop(None, None)
     named: list[ProcessReading] = []
     for process in processes:
         is_owned = process.container or process.pod or process.slurm_job
         owner = names.find(process) if is_owned else None
         mps = process.mps
-        if process in servers:
+        if process.pid in servers:
             mps = MpsRole("server", process.pid)
         elif mps is not None:
-            mps = MpsRole("client", _find_server(process, servers))
+            # The server of a client is the only one on the device, else the only one of its user.
+            mps = MpsRole("client", only if only is not None else of_user.get(process.user))
         same = owner is None and mps == process.mps
         named.append(process if same else replace(process, owner=owner, mps=mps))
     return processes if all(new is old for new, old in zip(named, processes, strict=True)) else tuple(named)
@@ -186,10 +193,3 @@ def _name_processes(processes: tuple[ProcessReading, ...], names: Names) -> tupl
 def _is_mps_server(process: ProcessReading) -> bool:
     program = (process.command or "").partition(" ")[0]
     return program.rpartition("/")[2] == _MPS_SERVER
-
-
-def _find_server(client: ProcessReading, servers: Sequence[ProcessReading]) -> int | None:
-    """Return the server of a client: the only one on the device, else the only one of the client's user."""
-    if len(servers) != 1:
-        servers = [it for it in servers if it.user is not None and it.user == client.user]
-    return servers[0].pid if len(servers) == 1 else None

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,12 +75,7 @@ def recognize_process(process: ProcessReading, proc: Path = Path("/proc")) -> Re
     found = None if kind is None else Recognized(kind, process.pid, process.command or "")
     if process.location not in ("here", "container"):
         return found
-    pid = process.pid
-    for _ in range(MOST_ANCESTORS):
-        above = _read_parent(proc, pid)
-        if above is None or above <= 1:
-            break
-        pid = above
+    for pid in islice(climb(process.pid, proc), 1, None):
         command = read_command(pid, proc)
         of_parent = recognize_command(command)
         if of_parent is not None and (found is None or of_parent == found.kind):
@@ -164,26 +160,23 @@ def find_listener(pids: Iterable[int], port: int, proc: Path = Path("/proc")) ->
         return None
     seen: set[int] = set()
     for first in pids:
-        pid: int | None = first
-        for _ in range(MOST_ANCESTORS):
-            if pid is None or pid <= 1 or pid in seen:
+        for pid in climb(first, proc):
+            if pid in seen:
                 break
             seen.add(pid)
             if inodes & _list_sockets(pid, proc):
                 return pid
-            pid = _read_parent(proc, pid)
     return None
 
 
-def list_ancestors(pid: int, proc: Path = Path("/proc")) -> list[int]:
-    """Return a process and its ancestors, the nearest first."""
-    found = [pid]
-    for _ in range(MOST_ANCESTORS):
-        above = _read_parent(proc, found[-1])
+def climb(pid: int, proc: Path = Path("/proc")) -> Iterator[int]:
+    """Yield a process and its ancestors, the nearest first, without the first process of the system."""
+    above: int | None = pid
+    for _ in range(1 + MOST_ANCESTORS):
         if above is None or above <= 1:
-            break
-        found.append(above)
-    return found
+            return
+        yield above
+        above = _read_parent(proc, above)
 
 
 def _list_family(root: int, proc: Path) -> Iterator[int]:

@@ -19,11 +19,11 @@ from ...text import make_printable
 from ...unmeasured import sum_all
 from .recognition import (
     Recognized,
+    climb,
     find_listener,
     find_log,
     find_rank,
     is_in_another_network,
-    list_ancestors,
     list_ports,
     read_command,
     read_settings,
@@ -253,7 +253,7 @@ class ServingWatch:
         roots = {it.recognized.root_pid: it.recognized for it in self._named if it.recognized is not None}
         if not roots or process.location not in ("here", "container"):
             return None
-        return next((roots[pid] for pid in list_ancestors(process.pid, self._proc) if pid in roots), None)
+        return next((roots[pid] for pid in climb(process.pid, self._proc) if pid in roots), None)
 
     def _find_owner(self, server: _Server) -> None:
         """Find the process behind an address of this machine, among those that use a device."""

@@ -10,6 +10,8 @@ import random
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
+from ...errors import UsageError
+
 
 @dataclass(frozen=True)
 class Request:
@@ -321,9 +323,13 @@ class Traffic:
     length: "Rate | None" = None
     """Factor on both lengths over time; None for 1 at all times."""
     think_s: float | None = None
-    """With a number, `rate_per_s` is a number of clients instead, each of whom waits for its answer, thinks
-    for so long on average, and asks again.
+    """With a number, `rate_per_s` is a number of clients instead. Each client waits for its answer, thinks
+    for so long on average, and asks again; it must be more than 0.
     """
+
+    def __post_init__(self) -> None:
+        if self.think_s is not None and not self.think_s > 0:
+            raise UsageError(f"think_s is {self.think_s}: clients think for more than 0 s, or it is None")
 
     def generate(self, seed: int, step_s: float = 1.0) -> "TrafficSource":
         return TrafficSource(self, seed, step_s)

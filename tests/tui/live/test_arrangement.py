@@ -83,3 +83,11 @@ def test_a_recording_without_a_host_gives_its_row_to_the_devices() -> None:
     needs = needs_of(8, 0)._replace(has_host=False)
     assert not arrange(50, needs).has_host
     assert arrange(50, needs).chrome_rows == arrange(50, needs_of(8, 0)).chrome_rows - 1
+
+
+@pytest.mark.parametrize(("height", "rows"), [(3, 0), (5, 1), (24, 4), (80, 9)])
+def test_servers_elsewhere_get_a_sixth_of_the_rows_at_most(height: int, rows: int) -> None:
+    needs = needs_of(3, 12)._replace(servers=9)
+    chosen = arrange(height, needs)
+    assert chosen.server_rows == rows
+    assert height - chosen.chrome_rows - chosen.process_rows >= min(3, height - 1)

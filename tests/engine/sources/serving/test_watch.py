@@ -15,6 +15,8 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading, ServerSample
 from vramscope.engine.sources.serving.endpoint import MOST_BYTES
 from vramscope.engine.sources.serving.recognition import (
+    MOST_ANCESTORS,
+    climb,
     find_rank,
     read_settings,
     recognize_command,
@@ -124,6 +126,15 @@ def test_workers_without_a_name_are_known_by_their_parents(tmp_path: Path) -> No
         found = recognize_process(ProcessReading(process.pid, command="VLLM::Worker_TP0"))
         assert found is not None
         assert (found.kind, found.root_pid) == ("vLLM", process.pid)
+
+
+def test_a_climb_ends_below_the_first_process_and_is_bounded(tmp_path: Path) -> None:
+    for pid in range(2, 40):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a b) S {pid - 1} 0 0")
+    assert list(climb(4, tmp_path)) == [4, 3, 2]
+    assert list(climb(39, tmp_path)) == list(range(39, 39 - MOST_ANCESTORS - 1, -1))
+    assert list(climb(50, tmp_path)) == [50], "a process that has gone has no parent to read"
 
 
 def test_a_server_is_found_by_its_process_and_read(

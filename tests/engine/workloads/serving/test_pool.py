@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramscope.engine.errors import UsageError
 from vramscope.engine.workloads.serving.pool import Engine, EngineSetup, Rate, Request, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
@@ -99,3 +100,9 @@ def test_sleep_gives_the_memory_back_and_loses_no_request() -> None:
 def test_a_rate_follows_its_points(at_s: float) -> None:
     expected = {-1.0: 2.0, 0.0: 2.0, 5.0: 3.0, 10.0: 4.0, 99.0: 4.0}
     assert Rate(((0.0, 2.0), (10.0, 4.0))).at(at_s) == expected[at_s]
+
+
+@pytest.mark.parametrize("think_s", [0.0, -1.0, float("nan")])
+def test_clients_who_do_not_think_are_refused(think_s: float) -> None:
+    with pytest.raises(UsageError, match="think for more than 0 s"):
+        Traffic(Rate(((0.0, 2.0),)), think_s=think_s)
