@@ -33,9 +33,6 @@ ENDANGERED = ("high", "critical")
 # From the least to the most worrying: unknown outweighs known to be low.
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
 
-# Least confidence with which a time is told.
-BELIEVED = 0.5
-
 _UNKNOWN = LEVELS.index("unknown")
 
 
@@ -131,8 +128,7 @@ def _assess_by_words(
 
 def _find_end(word: Assessment) -> float | None:
     """Return when memory is expected to run out; None where growth is not believed to go on until then."""
-    is_doubted = word.confidence is not None and word.confidence < BELIEVED
-    return None if word.oom_in_s is None or is_doubted else word.time_s + word.oom_in_s
+    return None if word.oom_in_s is None or word.is_doubted else word.time_s + word.oom_in_s
 
 
 def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:

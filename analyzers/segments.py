@@ -125,8 +125,7 @@ def find_caller(frames: Sequence[Frame]) -> Frame | None:
     """
     theirs = [frame for frame in frames if not is_of_torch(frame.filename)]
     callers = [frame for frame in theirs if frame.name != "forward"]
-    # Libraries are where an installer puts packages.
-    own = [frame for frame in callers if "-packages/" not in frame.filename.replace("\\", "/")]
+    own = [frame for frame in callers if not is_installed(frame.filename)]
     return next(iter(own or callers), find_headline(frames))
 
 
@@ -156,6 +155,11 @@ def is_of_torch(filename: str) -> bool:
         return True
     path = filename.replace("\\", "/")
     return _TORCH.search(path) is not None
+
+
+def is_installed(filename: str) -> bool:
+    """Return whether a file is where an installer puts packages: a library, not the person's own code."""
+    return "-packages/" in filename.replace("\\", "/")
 
 
 @cache

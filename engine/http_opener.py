@@ -1,4 +1,4 @@
-"""Opens http and https addresses, with the standard library alone."""
+"""Opens http and https addresses, and sockets that speak http, with the standard library alone."""
 
 import http.client
 import io
@@ -18,7 +18,7 @@ from urllib.request import (
     build_opener,
 )
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class DeadlineError(TimeoutError):
@@ -132,8 +132,24 @@ def make_opener(url: str, *, ends_within_s: float | None = None) -> OpenerDirect
         ends_within_s: Seconds that a request may take in all, however often a byte comes; by default its
             timeout, which is for each part.
     """
-    proxies = [ProxyHandler({})] if urlsplit(url).hostname in _LOOPBACK else []
+    proxies = [ProxyHandler({})] if urlsplit(url).hostname in LOOPBACK_NAMES else []
     return build_opener(_NoRedirect(), _HttpHandler(ends_within_s), _HttpsHandler(ends_within_s), *proxies)
+
+
+def read_over_socket(path: str, target: str, *, ends_within_s: float, most_bytes: int) -> bytes | None:
+    """Return the beginning of what a server at a Unix socket answers to GET; None without one in time."""
+    connection = _Connection("localhost", timeout=ends_within_s, ends_within_s=ends_within_s)
+    try:
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(ends_within_s)
+        connection.sock.connect(path)
+        connection.request("GET", target)
+        answer = connection.getresponse()
+        return answer.read(most_bytes) if answer.status == http.HTTPStatus.OK else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
 
 
 def _left_s(ends_s: float) -> float:

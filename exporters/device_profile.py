@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ..analyzers.segments import find_caller
+from ..analyzers.segments import find_caller, is_installed
 from ..analyzers.sentence import count, cut_words
 from ..engine.files.device_profile import DeviceProfile, LiveBuffers
 from ..engine.model.memory_snapshot import Frame
@@ -15,7 +15,7 @@ from ..engine.units import format_bytes
 from .stack_text import render_frames
 from .text import wrap
 
-HOST = "no device"
+NO_DEVICE = "no device"
 
 
 class LineMemory(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class DeviceProfileReport(msgspec.Struct, frozen=True, kw_only=True):
 def summarize_device_profile(profile: DeviceProfile, file: str, *, top: int) -> DeviceProfileReport:
     by_device: dict[str, list[LiveBuffers]] = defaultdict(list)
     for buffers in profile.buffers:
-        by_device[buffers.device or HOST].append(buffers)
+        by_device[buffers.device or NO_DEVICE].append(buffers)
     devices = [_sum_device(name, found, top) for name, found in by_device.items()]
     return DeviceProfileReport(
         file=file,
@@ -78,17 +78,21 @@ def _sum_device(name: str, found: list[LiveBuffers], top: int) -> ProfiledDevice
         kinds[it.kind][0] += it.size_bytes
         kinds[it.kind][1] += it.count
         lines[find_caller(it.frames)].append(it)
-    rows = [
-        LineMemory(
-            size_bytes=size,
-            count=sum(it.count for it in members),
-            share=size / max(total, 1),
-            headline=line,
-            frames=_keep_own(max(members, key=lambda it: it.size_bytes).frames),
+    rows = []
+    for line, members in lines.items():
+        size = sum(it.size_bytes for it in members)
+        frames = max(members, key=lambda it: it.size_bytes).frames
+        # JAX has a dozen frames of installed packages in each stack.
+        own = tuple(frame for frame in frames if not is_installed(frame.filename))
+        rows.append(
+            LineMemory(
+                size_bytes=size,
+                count=sum(it.count for it in members),
+                share=size / max(total, 1),
+                headline=line,
+                frames=own or frames,
+            )
         )
-        for line, members in lines.items()
-        for size in (sum(it.size_bytes for it in members),)
-    ]
     return ProfiledDevice(
         device=name,
         size_bytes=total,
@@ -96,12 +100,6 @@ def _sum_device(name: str, found: list[LiveBuffers], top: int) -> ProfiledDevice
         lines=tuple(sorted(rows, key=lambda it: -it.size_bytes)[:top]),
         lines_found=len(rows),
     )
-
-
-def _keep_own(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the frames outside of installed packages, of which JAX has a dozen in each stack; else all."""
-    own = tuple(frame for frame in frames if "-packages/" not in frame.filename.replace("\\", "/"))
-    return own or frames
 
 
 def describe_device_profile(report: DeviceProfileReport, width: int) -> str:

@@ -144,10 +144,12 @@ def find_event(
 
 
 def _find_oom(snapshot: MemorySnapshot, cursor: TimeCursor) -> int:
+    import numpy as np
+
     trace = next(trace for trace in snapshot.traces if trace.device == cursor.device)
-    for event in range(len(trace) - 1, -1, -1):
-        if trace.action[event] == TraceAction.OOM:
-            return event
+    ooms = np.flatnonzero(np.asarray(trace.action) == TraceAction.OOM)
+    if ooms.size:
+        return int(ooms[-1])
     raise UsageError(f"oom: the trace of device {cursor.device} has no out-of-memory error")
 
 

@@ -3,7 +3,7 @@
 `amd-smi reset --gpureset` takes a number, an address or a UUID, and needs root (AMD SMI's command line tool).
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...engine.model import DeviceSample
 
@@ -38,9 +38,18 @@ INTEL = DriverTools("dmesg | grep -i -e i915 -e xe")
 OTHER = DriverTools("dmesg | grep -i drm")
 
 
+def find_maker(device: DeviceSample) -> Literal["AMD", "Intel", "NVIDIA"] | None:
+    """Return who made a device, by its name or by the form of its UUID; None where neither says it."""
+    match (device.name or "").partition(" ")[0]:
+        case "AMD" | "ATI":
+            return "AMD"
+        case "Intel":
+            return "Intel"
+        case "NVIDIA":
+            return "NVIDIA"
+    return "NVIDIA" if device.uuid.startswith(("GPU-", "MIG-")) else None
+
+
 def find_tools(device: DeviceSample) -> DriverTools:
-    """Return the tools for a device by its name; NVIDIA's names do not always begin with their maker."""
-    name = device.name or ""
-    if name.startswith(("AMD ", "ATI ")):
-        return AMD
-    return INTEL if name.startswith("Intel ") else NVIDIA
+    """Return the tools for a device; those of NVIDIA where nothing says who made it."""
+    return {"AMD": AMD, "Intel": INTEL}.get(find_maker(device) or "", NVIDIA)

@@ -7,7 +7,7 @@ The forecast joins a robust line through the floors with the empirical amplitude
 from collections.abc import Sequence
 
 from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLevel, Sample, Severity
-from ...engine.model.finding import PROCESS_ENDED
+from ...engine.model.finding import BELIEVED, PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
 from ..device_trend.track import DeviceTrendTrack, is_other_trend
 from ..findings.evidence import (
@@ -387,8 +387,6 @@ def _confide(forecast: Forecast, watched_s: float) -> float:
 
 # Probability within the horizon from which on a subject without growth is at medium risk.
 POSSIBLE = 0.2
-# Least probability that growth continues for a finding.
-BELIEVED = 0.5
 
 
 def grade_finding(forecast: Forecast) -> Severity | None:

@@ -1,7 +1,7 @@
 """Device memory profiles of JAX: what `jax.profiler.save_device_memory_profile` writes, a pprof file.
 
-A small reader of the parts of pprof's protocol buffers that such a file has. Everything is bounded: bytes,
-fields, samples, frames. Format: github.com/google/pprof, proto/profile.proto.
+A small reader of the parts of pprof's messages that such a file has. Everything is bounded: bytes, samples,
+frames. Format: github.com/google/pprof, proto/profile.proto.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ import msgspec
 
 from ..errors import InputFileError
 from ..model.memory_snapshot import Frame
+from ..protobuf import first_number, read_fields, read_numbers
 from ..units import MIB
 from .base.input_file import show_path
 from .base.packed_file import CHUNK_BYTES, PackedFile
@@ -21,10 +22,6 @@ MOST_SAMPLES = 1_000_000
 MOST_FRAMES = 200
 MOST_CHARACTERS = 1000
 _EXPECTED = "expected a device memory profile of JAX (jax.profiler.save_device_memory_profile)"
-# Wire types of protocol buffers.
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MOST_VARINT_BYTES = 10
-Field = tuple[int, "int | bytes"]
 
 
 class LiveBuffers(msgspec.Struct, frozen=True):
@@ -64,7 +61,7 @@ def begins_device_profile(head: bytes) -> bool:
     try:
         number, value = next(read_fields(head), (0, 0))
         parts = dict(read_fields(value)) if number == 1 and isinstance(value, bytes) else {}
-    except InputFileError:
+    except ValueError:
         return False
     return (
         0 < len(parts) <= 2 and parts.keys() <= {1, 2} and all(isinstance(it, int) for it in parts.values())
@@ -110,17 +107,17 @@ class _Profile:
             elif number == 2:
                 self.samples.append(value)
             elif number == 4:
-                self.locations[_first(value, 1)] = value
+                self.locations[first_number(value, 1)] = value
             elif number == 5:
-                self.functions[_first(value, 1)] = _first(value, 2), _first(value, 4)
+                self.functions[first_number(value, 1)] = first_number(value, 2), first_number(value, 4)
             elif number == 6:
                 self.texts.append(value.decode("utf-8", "replace")[:MOST_CHARACTERS])
             if len(self.samples) > MOST_SAMPLES:
-                raise InputFileError(f"more than {MOST_SAMPLES:,} samples")
+                raise ValueError(f"more than {MOST_SAMPLES:,} samples")
 
     def text(self, index: int) -> str:
         if not 0 <= index < len(self.texts):
-            raise InputFileError(f"text {index} is missing")
+            raise ValueError(f"text {index} is missing")
         return self.texts[index]
 
     def frames(self, location: int) -> tuple[Frame, ...]:
@@ -133,11 +130,11 @@ class _Profile:
     def _read_frames(self, location: int) -> Iterator[Frame]:
         message = self.locations.get(location)
         if message is None:
-            raise InputFileError(f"location {location} is missing")
+            raise ValueError(f"location {location} is missing")
         for number, value in read_fields(message):
             if number == 4 and isinstance(value, bytes):
-                name, filename = self.functions.get(_first(value, 1), (0, 0))
-                yield Frame(self.text(filename), _first(value, 2), self.text(name))
+                name, filename = self.functions.get(first_number(value, 1), (0, 0))
+                yield Frame(self.text(filename), first_number(value, 2), self.text(name))
 
 
 def parse_device_profile(data: bytes) -> DeviceProfile:
@@ -146,14 +143,20 @@ def parse_device_profile(data: bytes) -> DeviceProfile:
     Raises:
         InputFileError: They are something else; it does not name the file.
     """
-    profile = _Profile(data)
+    try:
+        return _parse(_Profile(data))
+    except ValueError as error:
+        raise InputFileError(str(error)) from None
+
+
+def _parse(profile: _Profile) -> DeviceProfile:
     if not profile.texts or profile.texts[0]:
-        raise InputFileError("no table of texts that begins with an empty one")
-    units = [(profile.text(_first(it, 1)), profile.text(_first(it, 2))) for it in profile.types]
+        raise ValueError("no table of texts that begins with an empty one")
+    units = [(profile.text(first_number(it, 1)), profile.text(first_number(it, 2))) for it in profile.types]
     sizes = [at for at, (_, unit) in enumerate(units) if unit == "bytes"]
     counts = [at for at, (_, unit) in enumerate(units) if unit == "count"]
     if not sizes:
-        raise InputFileError("no column of bytes")
+        raise ValueError("no column of bytes")
     found = []
     negative = 0
     for sample in profile.samples:
@@ -172,13 +175,13 @@ def _read_sample(profile: _Profile, sample: bytes, size_at: int, count_at: int |
     labels: dict[str, str] = {}
     for number, value in read_fields(sample):
         if number == 1:
-            locations += _numbers(value)
+            locations += read_numbers(value)
         elif number == 2:
-            values += [it - (1 << 64) if it >= 1 << 63 else it for it in _numbers(value)]
+            values += [it - (1 << 64) if it >= 1 << 63 else it for it in read_numbers(value)]
         elif number == 3 and isinstance(value, bytes):
-            labels[profile.text(_first(value, 1))] = profile.text(_first(value, 2))
+            labels[profile.text(first_number(value, 1))] = profile.text(first_number(value, 2))
     if size_at >= len(values) or (count_at is not None and count_at >= len(values)):
-        raise InputFileError("a sample has fewer values than there are columns")
+        raise ValueError("a sample has fewer values than there are columns")
     frames: list[Frame] = []
     for location in locations:
         frames += profile.frames(location)
@@ -191,59 +194,3 @@ def _read_sample(profile: _Profile, sample: bytes, size_at: int, count_at: int |
         device=labels.get("device", ""),
         frames=tuple(frames[:MOST_FRAMES]),
     )
-
-
-def _numbers(value: "int | bytes") -> list[int]:
-    """Return a repeated number, packed or not."""
-    if isinstance(value, int):
-        return [value]
-    numbers = []
-    at = 0
-    while at < len(value):
-        number, at = _varint(value, at)
-        numbers.append(number)
-    return numbers
-
-
-def _first(message: bytes, wanted: int) -> int:
-    """Return the number of a field; 0, the default of protocol buffers, where it is missing."""
-    return next((it for number, it in read_fields(message) if number == wanted and isinstance(it, int)), 0)
-
-
-def read_fields(message: bytes) -> Iterator[Field]:
-    """Yield number and value of each field of a protocol buffer.
-
-    Raises:
-        InputFileError: A field has an unknown type, or ends behind the message.
-    """
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        value: int | bytes
-        if kind == _VARINT:
-            value, at = _varint(message, at)
-        elif kind in (_FIXED64, _FIXED32, _BYTES):
-            length, at = _varint(message, at) if kind == _BYTES else (8 if kind == _FIXED64 else 4, at)
-            if length > len(message) - at:
-                raise InputFileError("a field ends behind its message")
-            value = message[at : at + length]
-            at += length
-        else:
-            raise InputFileError(f"a field of type {kind}")
-        if number == 0:
-            raise InputFileError("a field has no number")
-        yield number, value
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, and where it ends."""
-    number = 0
-    for place in range(_MOST_VARINT_BYTES):
-        if at + place >= len(message):
-            break
-        byte = message[at + place]
-        number |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return number & ((1 << 64) - 1), at + place + 1
-    raise InputFileError("a number has no end")

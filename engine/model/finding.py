@@ -184,6 +184,10 @@ class DeviceTrend(msgspec.Struct, frozen=True, gc=False):
     full_in_high_s: float | None = None
 
 
+# Least probability that growth goes on until an error for a finding, and for a time without a proviso.
+BELIEVED = 0.5
+
+
 class Assessment(msgspec.Struct, frozen=True, gc=False):
     """The forecast for one training process, or for one device where no process reports; None is unknown."""
 
@@ -232,6 +236,11 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     """The largest step that would fit, in tokens and in samples, where the program reports its sizes."""
     device_trend: DeviceTrend | None = None
     """How used memory goes where only the driver's number is known: its level stays `unknown`."""
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether growth is not believed to go on until the error that is forecast."""
+        return self.confidence is not None and self.confidence < BELIEVED
 
 
 Timed = TypeVar("Timed", Assessment, DeviceTrend)

@@ -548,6 +548,10 @@ EventKind = Literal["xid", "hang", "reset", "wedged", "memory error", "lost"]
 """
 
 
+# NVML reports an XID that the kernel's log has too up to so many seconds later.
+SAME_ERROR_WITHIN_S = 10.0
+
+
 class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
     """An error that a driver reported when it happened, by NVML or in the kernel's log."""
 
@@ -569,6 +573,14 @@ class DeviceEvent(msgspec.Struct, frozen=True, gc=False):
     def name(self) -> str:
         """The error in a word or two: `XID 79`, `reset`."""
         return f"XID {self.code}" if self.kind == "xid" else self.kind
+
+    def is_same(self, other: "DeviceEvent") -> bool:
+        """Return whether both report one error, also if NVML reports it and the kernel's log has it too."""
+        if (self.name, self.device_uuid) != (other.name, other.device_uuid):
+            return False
+        if self.source == other.source:
+            return (self.time_s, self.pid) == (other.time_s, other.pid)
+        return abs(self.time_s - other.time_s) <= SAME_ERROR_WITHIN_S
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,6 @@ import msgspec
 
 from ..model import (
     Assessment,
-    DeviceEvent,
     DeviceKind,
     DeviceSample,
     DeviceState,
@@ -220,7 +219,7 @@ class EventFinder:
         known = self._before.events if self._before is not None else ()
         labels = {device.uuid: device.label for device in sample.devices}
         for event in sample.events:
-            if any(_is_same_error(event, it) for it in known):
+            if any(event.is_same(it) for it in known):
                 continue
             label = labels.get(event.device_uuid or "")
             where = f"device {label}" if label is not None else f"a device at {event.pci_address or '—'}"
@@ -228,7 +227,7 @@ class EventFinder:
             text = f"{where}: {event.name}{who}"
             yield RecordingEvent(
                 "device_error",
-                event.time_s,
+                event.time_s if math.isfinite(event.time_s) else sample.time_s,
                 sample.node,
                 text,
                 device_uuid=event.device_uuid,
@@ -267,18 +266,6 @@ class EventFinder:
             yield RecordingEvent(
                 "step", sample.time_s, sample.node, text, device_uuid=device.uuid, step=device.step
             )
-
-
-# The kernel's log has an XID that NVML reported up to so many seconds earlier; a sample has one of the two.
-SAME_ERROR_WITHIN_S = 10.0
-
-
-def _is_same_error(one: DeviceEvent, other: DeviceEvent) -> bool:
-    if (one.name, one.device_uuid) != (other.name, other.device_uuid):
-        return False
-    if one.source == other.source:
-        return (one.time_s, one.pid) == (other.time_s, other.pid)
-    return abs(one.time_s - other.time_s) <= SAME_ERROR_WITHIN_S
 
 
 def _count_ooms(device: DeviceSample) -> int:

@@ -11,8 +11,6 @@ from ..sources.kernel_log import KernelLog, is_at
 # How long an event stays in samples: whoever joins late or starts again sees it too.
 KEPT_S = 60.0
 MOST_EVENTS = 16
-# NVML reports an XID that the kernel's log has too up to so many seconds later.
-SAME_WITHIN_S = 10.0
 
 
 class RecentEvents:
@@ -40,16 +38,11 @@ class RecentEvents:
     def _add(self, event: DeviceEvent) -> None:
         """Keep an event, unless it is there from the other source; the log says more than NVML."""
         for position, kept in enumerate(self._kept):
-            if kept.source != event.source and _is_same(kept, event):
+            if kept.source != event.source and kept.is_same(event):
                 if event.source == "kernel log":
                     self._kept[position] = event
                 return
         self._kept.append(event)
-
-
-def _is_same(one: DeviceEvent, other: DeviceEvent) -> bool:
-    is_near = abs(one.time_s - other.time_s) <= SAME_WITHIN_S
-    return is_near and (one.code, one.device_uuid) == (other.code, other.device_uuid)
 
 
 def _place(event: DeviceEvent, devices: Sequence[DeviceSample]) -> DeviceEvent:

@@ -28,7 +28,7 @@ _SYSTEM = (
 
 
 class Protection(NamedTuple):
-    """What this kernel can forbid, or what it forbids a process."""
+    """What this kernel can forbid a process."""
 
     # 0 without it.
     landlock_version: int
@@ -44,8 +44,8 @@ def find_protection() -> Protection:
     return Protection(landlock.find_version(), _find_machine() is not None and seccomp.is_available())
 
 
-def confine(reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path) -> Protection:
-    """Leave this process only what reading, computing and writing a result need; return what the kernel did.
+def confine(reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path) -> None:
+    """Leave this process only what reading, computing and writing a result need, as far as the kernel can.
 
     It can read Python's and the system's files, and start Python, which is confined alike. There is no way
     back. It must be the only thread.
@@ -63,26 +63,20 @@ def confine(reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path) -> 
     rights |= dict.fromkeys(_list_programs(), landlock.READ | landlock.EXECUTE)
     rights |= dict.fromkeys((*writes, scratch), landlock.WRITE)
     rights[scratch.parent] = rights.get(scratch.parent, 0) | landlock.REMOVE_DIR
-    version = landlock.find_version()
-    version = version if landlock.restrict(rights) else 0
-    machine = _find_machine()
-    if machine is None:
-        return Protection(version, has_seccomp=False)
     # An older Landlock does not watch over signals.
-    is_scoped = version >= landlock.SCOPES_SINCE
-    program = seccomp.assemble_for_reading(machine, signals_of=None if is_scoped else os.getpid())
-    return Protection(version, seccomp.install(program))
-
-
-def confine_decoder() -> Protection:
-    """Leave this process only its memory and what it has open; return what the kernel did."""
-    _give_up_privileges()
-    version = landlock.find_version()
-    version = version if landlock.restrict({}) else 0
+    is_scoped = landlock.restrict(rights) and landlock.find_version() >= landlock.SCOPES_SINCE
     machine = _find_machine()
-    return Protection(
-        version, machine is not None and seccomp.install(seccomp.assemble_for_decoding(machine))
-    )
+    if machine is not None:
+        seccomp.install(seccomp.assemble_for_reading(machine, signals_of=None if is_scoped else os.getpid()))
+
+
+def confine_decoder() -> None:
+    """Leave this process only its memory and what it has open, as far as the kernel can."""
+    _give_up_privileges()
+    landlock.restrict({})
+    machine = _find_machine()
+    if machine is not None:
+        seccomp.install(seccomp.assemble_for_decoding(machine))
 
 
 def _give_up_privileges() -> None:

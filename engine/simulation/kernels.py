@@ -121,7 +121,7 @@ def _make_function(kernels: FusedKernels, attend: Any) -> Any:
 
 
 class HostSteps:
-    """The steps of the host in place of one kernel; none of their tensors is counted.
+    """The steps of the host in place of one kernel; their tensors are not counted.
 
     Their graph is kept for the backward pass. Where a script hooks what is saved (checkpointing, offloading),
     the kernel's inputs do not stay on the card, so that nothing is kept, and the steps are run again.

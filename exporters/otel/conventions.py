@@ -8,6 +8,7 @@ those of a scrape: `vramscope.rank.allocated` in `By` becomes `vramscope_rank_al
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from ...analyzers.findings.driver_tools import find_maker
 from ...analyzers.health.health import KINDS as HEALTH_KINDS
 from ...engine.model import REAL_KINDS, DeviceSample
 from ..metrics.collection import UP_NAME, collect
@@ -137,20 +138,12 @@ def _describe(device: DeviceSample) -> Attributes:
         "hw.id": device.uuid,
         "hw.name": f"GPU {device.label}",
         "hw.model": device.name,
-        "hw.vendor": _find_vendor(device),
+        "hw.vendor": find_maker(device),
         "hw.parent": device.parent_uuid,
         "hw.driver_version": None if device.hardware is None else device.hardware.driver_version,
         "vramscope.device.kind": device.kind,
     }
     return {name: text for name, text in known.items() if text}
-
-
-def _find_vendor(device: DeviceSample) -> str | None:
-    """Return the vendor, by the name that the source made; NVIDIA's need not begin with it."""
-    first = (device.name or "").partition(" ")[0]
-    if first in ("AMD", "Intel", "NVIDIA"):
-        return first
-    return "NVIDIA" if device.uuid.startswith(("GPU-", "MIG-")) else None
 
 
 def _find_status(picture: Picture, device: DeviceSample) -> Literal["ok", "degraded", "failed"] | None:

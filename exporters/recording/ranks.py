@@ -1,6 +1,5 @@
 """The training processes of a recording: as rows of CSV and Parquet, and as counter tracks of Perfetto."""
 
-import csv
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -9,8 +8,8 @@ from typing import BinaryIO, TextIO
 from ...analyzers.findings.subjects import name_rank
 from ...engine.model import AllocatorReading, DeviceSample, RankCoordinates, RankSample, Sample, StepReading
 from ...engine.model.sample import ModelStateReading
-from ...engine.text import make_csv_cell, make_printable
-from .rows import Values, write_table
+from ...engine.text import make_printable
+from .rows import Values, write_csv_table, write_table
 
 # One process at one sample. A process whose newest reading is old has no row.
 RANK_COLUMNS = (
@@ -69,10 +68,7 @@ def _read_rank(sample: Sample, rank: RankSample, label: str | None) -> Values:
 
 def write_ranks_csv(samples: Iterable[Sample], stream: TextIO) -> None:
     """Write the processes of samples under a header; an empty cell is unmeasured."""
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([name for name, _ in RANK_COLUMNS])
-    for row in read_ranks(samples):
-        writer.writerow([make_csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    write_csv_table((name for name, _ in RANK_COLUMNS), read_ranks(samples), stream)
 
 
 def write_ranks_parquet(samples: Iterable[Sample], stream: BinaryIO) -> None:

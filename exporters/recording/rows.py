@@ -24,13 +24,16 @@ from ...engine.recording import Recording, Told
 from ...engine.text import make_csv_cell, make_printable, make_printable_lines
 from ..status.document import describe_sample
 
-_PLACES = 6
+PLACES = 6
 """Decimals of a time: microseconds, which a time since the epoch can still hold."""
 _NAMED = "name-"
 _NUMBERED = "index-"
 """How readers of series begin the made-up UUID of a device that their input names or numbers."""
 _NO_ALLOCATOR = AllocatorReading()
 _NO_MEMORY = MemoryReading()
+
+Cell = float | int | str | None
+Values = tuple[Cell, ...]
 
 
 class DeviceRow(NamedTuple):
@@ -120,7 +123,7 @@ def _read_details(device: DeviceSample) -> tuple[float | None, float | None, flo
 
 def _find_time(time_s: float, age_s: float | None) -> float:
     read_s = time_s if age_s is None else time_s - age_s
-    return round(read_s if math.isfinite(read_s) else time_s, _PLACES) + 0.0
+    return round(read_s if math.isfinite(read_s) else time_s, PLACES) + 0.0
 
 
 def _find_step(sample: Sample, device: DeviceSample) -> int | None:
@@ -144,17 +147,15 @@ def _name_device(node: str, device: DeviceSample) -> str:
 
 def write_csv(rows: Iterable[DeviceRow], stream: TextIO) -> None:
     """Write rows, about in order of time, under the header of a series; an empty cell is unmeasured."""
-    stream.write(",".join(COLUMNS) + "\n")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerows(map(_to_cells, rows))
+    write_csv_table(COLUMNS, map(_to_cells, rows), stream)
 
 
-def _to_cells(row: DeviceRow) -> tuple[float | int | str | None, ...]:
+def _to_cells(row: DeviceRow) -> Values:
     memory = row.memory
     allocator = row.allocator
     return (
         row.time_s,
-        make_csv_cell(row.device),
+        row.device,
         allocator.allocated_bytes,
         allocator.reserved_bytes,
         memory.used_bytes,
@@ -196,8 +197,12 @@ def write_parquet(rows: Iterable[DeviceRow], stream: BinaryIO) -> None:
     write_table(PARQUET_COLUMNS, map(_to_values, rows), stream)
 
 
-Cell = float | int | str | None
-Values = tuple[Cell, ...]
+def write_csv_table(names: Iterable[str], rows: Iterable[Values], stream: TextIO) -> None:
+    """Write rows under a header, as spreadsheets read them safely; an empty cell is unmeasured."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([make_csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
 
 
 def write_table(columns: Sequence[tuple[str, str]], rows: Iterable[Values], stream: BinaryIO) -> None:

@@ -1,15 +1,11 @@
 """The servers of models in a recording as rows: one engine at one time, each reading once."""
 
-import csv
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple, TextIO
 
 from ...engine.model import EngineReading, Sample, ServerSample
-from ...engine.text import make_csv_cell
 from ...engine.unmeasured import sum_all
-from .rows import Cell, write_table
-
-_PLACES = 6
+from .rows import PLACES, Cell, Values, write_csv_table, write_table
 
 
 class ServerRow(NamedTuple):
@@ -79,7 +75,7 @@ class ServerRowReader:
 
     def _read(self, sample: Sample, server: ServerSample) -> Iterator[ServerRow]:
         key = (sample.node, server.name)
-        time_s = round(sample.time_s - (server.age_s or 0.0), _PLACES)
+        time_s = round(sample.time_s - (server.age_s or 0.0), PLACES)
         last = self._newest.get(key)
         if last is not None:
             last_s, before = last
@@ -94,11 +90,7 @@ class ServerRowReader:
 
 def write_server_csv(rows: Iterable[ServerRow], stream: TextIO) -> None:
     """Write rows with a header; an empty cell is unmeasured."""
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([name for name, _, _ in SERVER_COLUMNS])
-    for row in rows:
-        cells = (read(row) for _, _, read in SERVER_COLUMNS)
-        writer.writerow([make_csv_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    write_csv_table((name for name, _, _ in SERVER_COLUMNS), map(_to_values, rows), stream)
 
 
 def write_server_parquet(rows: Iterable[ServerRow], stream: BinaryIO) -> None:
@@ -109,4 +101,8 @@ def write_server_parquet(rows: Iterable[ServerRow], stream: BinaryIO) -> None:
         InputFileError: A value does not fit.
     """
     columns = tuple((name, kind) for name, kind, _ in SERVER_COLUMNS)
-    write_table(columns, (tuple(read(row) for _, _, read in SERVER_COLUMNS) for row in rows), stream)
+    write_table(columns, map(_to_values, rows), stream)
+
+
+def _to_values(row: ServerRow) -> Values:
+    return tuple(read(row) for _, _, read in SERVER_COLUMNS)

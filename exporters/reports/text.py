@@ -5,8 +5,8 @@ from typing import TypeAlias, Union
 
 from ...analyzers.finding_words import name_kind
 from ...analyzers.floors.rate import LEAST_MOMENTS
-from ...analyzers.risk import BELIEVED
 from ...analyzers.sentence import count
+from ...engine.model.finding import BELIEVED
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..stack_text import cut_middle

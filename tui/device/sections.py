@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...analyzers.risk import BELIEVED, find_assessments
+from ...analyzers.risk import find_assessments
 from ...analyzers.segments import SegmentSummary, summarize_segments
 from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_rate, word_trend
 from ...analyzers.verdict import find_newest_peak
@@ -170,8 +170,7 @@ def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
         for span_s in (found.oom_in_low_s, found.oom_in_s, found.oom_in_high_s)
     )
     text = f"{middle}" if low is None or high is None else f"{middle} ({low} to {high})"
-    is_doubted = found.confidence is not None and found.confidence < BELIEVED
-    return f"{text}, if it goes on growing" if is_doubted else text
+    return f"{text}, if it goes on growing" if found.is_doubted else text
 
 
 MOST_STACKS = 10

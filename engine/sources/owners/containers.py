@@ -2,15 +2,13 @@
 
 import os
 import re
-import socket
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from ...text import make_printable
-from ..kernel_files import read_bytes
+from ..kernel_files import list_names, read_bytes
 from .names import PodName
 
 # Characters of an id by which a container is known, as `docker ps` shows it.
@@ -49,7 +47,7 @@ def read_pod_links(root: Path) -> dict[str, PodName]:
     folder that every user may list on most systems; the logs themselves are not touched.
     """
     found = {}
-    for name in _list(root / POD_LINKS):
+    for name in list_names(root / POD_LINKS)[:MOST_NAMES]:
         link = _LINK.fullmatch(name)
         if link is not None and (len(link["id"]) == 64 or len(name) == _MOST_LINK_CHARS):
             found[link["id"][:ID_CHARS]] = PodName(link["namespace"], link["pod"], link["container"])
@@ -58,16 +56,8 @@ def read_pod_links(root: Path) -> dict[str, PodName]:
 
 def read_pod_folders(root: Path) -> dict[str, PodName]:
     """Return the names of pods by their UIDs, from the folders of their logs: NAMESPACE_POD_UID."""
-    folders = (_POD_FOLDER.fullmatch(name) for name in _list(root / POD_FOLDERS))
+    folders = (_POD_FOLDER.fullmatch(name) for name in list_names(root / POD_FOLDERS)[:MOST_NAMES])
     return {it["uid"]: PodName(it["namespace"], it["pod"]) for it in folders if it is not None}
-
-
-def _list(folder: Path) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from [entry.name for entry in islice(entries, MOST_NAMES)]
-    except OSError:
-        return
 
 
 class _Named(msgspec.Struct):
@@ -115,7 +105,7 @@ def find_container_names(root: Path, ids: Iterable[str], home: Path | None = Non
         podman.append(home / _OWN_PODMAN_FILE)
     for path in podman:
         found.update(_parse(read_bytes(path, MOST_FILE_BYTES)))
-    for name in _list(root / _DOCKER_FOLDER):
+    for name in list_names(root / _DOCKER_FOLDER)[:MOST_NAMES]:
         if name[:ID_CHARS] in wanted:
             path = root / _DOCKER_FOLDER / name / "config.v2.json"
             found.update(_parse(read_bytes(path, MOST_FILE_BYTES)))
@@ -140,17 +130,8 @@ def ask_docker(root: Path) -> bytes | None:
     path = next((it for it in paths if os.access(it, os.W_OK)), None)
     if path is None:
         return None
-    import http.client  # most nodes have no Docker
+    from ...http_opener import read_over_socket  # most nodes have no Docker
 
-    connection = http.client.HTTPConnection("docker", timeout=DOCKER_ANSWERS_WITHIN_S)
-    try:
-        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.sock.settimeout(DOCKER_ANSWERS_WITHIN_S)
-        connection.sock.connect(str(path))
-        connection.request("GET", "/containers/json")
-        answer = connection.getresponse()
-        return answer.read(MOST_FILE_BYTES) if answer.status == http.HTTPStatus.OK else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
+    return read_over_socket(
+        str(path), "/containers/json", ends_within_s=DOCKER_ANSWERS_WITHIN_S, most_bytes=MOST_FILE_BYTES
+    )

@@ -7,13 +7,13 @@ and fields: kubernetes, `staging/src/k8s.io/kubelet/pkg/apis/podresources/v1/api
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from ...errors import SourceUnavailableError
+from ...protobuf import read_fields, read_parts
 from ...text import make_printable
 from ..kernel_files import read_bytes
 
@@ -119,58 +119,20 @@ def parse_answer(data: bytes) -> list[Allocation]:
         ValueError: It is no such message.
     """
     found: list[Allocation] = []
-    for pod in _read_parts(data, 1):
-        names = {number: _text(part) for number, part in _read_fields(pod) if number in (1, 2)}
-        for container in _read_parts(pod, 3):
-            name = next((_text(part) for part in _read_parts(container, 1)), "")
-            for devices in _read_parts(container, 2):
-                resource = next((_text(part) for part in _read_parts(devices, 1)), "")
-                ids = tuple(_text(part) for part in _read_parts(devices, 2))[:MOST_IDS]
+    for pod in read_parts(data, 1):
+        names = {
+            number: _text(part)
+            for number, part in read_fields(pod)
+            if number in (1, 2) and isinstance(part, bytes)
+        }
+        for container in read_parts(pod, 3):
+            name = next((_text(part) for part in read_parts(container, 1)), "")
+            for devices in read_parts(container, 2):
+                resource = next((_text(part) for part in read_parts(devices, 1)), "")
+                ids = tuple(_text(part) for part in read_parts(devices, 2))[:MOST_IDS]
                 if ids and len(found) < MOST_ALLOCATIONS:
                     found.append(Allocation(name, resource, ids, names.get(2), names.get(1)))
     return found
-
-
-def _read_parts(data: bytes, wanted: int) -> Iterator[bytes]:
-    return (part for number, part in _read_fields(data) if number == wanted)
-
-
-def _read_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of the fields that have a length: texts and messages (protobuf's encoding)."""
-    at = 0
-    while at < len(data):
-        key, at = _read_varint(data, at)
-        kind = key & 7
-        if kind == 0:
-            _, at = _read_varint(data, at)
-        elif kind == 1:
-            at += 8
-        elif kind == 5:
-            at += 4
-        elif kind == 2:
-            length, at = _read_varint(data, at)
-            if length > len(data) - at:
-                raise ValueError(f"a field of {length:,} bytes where {len(data) - at:,} are left")
-            yield key >> 3, data[at : at + length]
-            at += length
-        else:
-            raise ValueError(f"a field of the unknown kind {kind}")
-    if at > len(data):
-        raise ValueError("it ends within a number")
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of up to 64 bits in groups of seven, the lowest first, and where it ends."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ValueError("it ends within a number")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number of more than ten bytes")
 
 
 def _text(part: bytes) -> str:

@@ -53,8 +53,8 @@ class NameLookup:
         self._clock = clock
         self._ask = ask or ask_kubelet
         self._names = Names()
-        # What was looked up so far, with or without success.
-        self._looked_up: frozenset[str] = frozenset()
+        self.looked_up: frozenset[str] = frozenset()
+        """What was looked up so far, with or without success."""
         self._listed: list[Allocation] | None = None
         self._ask_due_s = 0.0
         self._retry_s = RETRY_S
@@ -73,7 +73,7 @@ class NameLookup:
         unnamed = {it for it in wanted.containers - links.keys() if _HEX_ID.fullmatch(it)}
         known = self._names
         containers = {key: name for key, name in known.containers.items() if key in unnamed}
-        if not unnamed <= self._looked_up:
+        if not unnamed <= self.looked_up:
             containers |= find_container_names(self._root, unnamed - containers.keys(), self._home)
         jobs = {job: known.jobs.get(job) or self._find_job(job, pids) for job, pids in wanted.jobs.items()}
         found = Names(
@@ -93,7 +93,7 @@ class NameLookup:
                 pods={uid: name for uid, name in named.items() if uid in wanted.pods},
                 allocations=None if self._listed is None else list_allocations(self._listed),
             )
-        self._looked_up = wanted.ids
+        self.looked_up = wanted.ids
         yield self._keep(found._replace(reason=self._explain(wanted, found)))
 
     def _keep(self, names: Names) -> Names:
@@ -102,7 +102,7 @@ class NameLookup:
         return self._names
 
     def _is_due(self, wanted: Wanted) -> bool:
-        has_new = not wanted.pods.keys() <= self._looked_up and self._failure is None
+        has_new = not wanted.pods.keys() <= self.looked_up and self._failure is None
         return has_new or self._clock.monotonic_s() >= self._ask_due_s
 
     def _ask_again(self, folder: Path) -> None:
@@ -119,7 +119,7 @@ class NameLookup:
             self._retry_s = min(2 * self._retry_s, MOST_RETRY_S)
 
     def _join_kubelet(self, folder: Path, wanted: Wanted, pods: Mapping[str, PodName]) -> dict[str, PodName]:
-        """Return the names of pods by UID with those that the kubelet has besides."""
+        """Return the names of pods by UID and those that the kubelet adds."""
         listed = self._listed or []
         found = dict(pods)
         kept = read_checkpoint(folder) or []

@@ -70,8 +70,6 @@ class OwnersWatch:
         self._lookup: NameLookup | None = None
         self._names = Names()
         self._wanted = Wanted()
-        # What was looked up so far, with or without success.
-        self._looked_up: frozenset[str] = frozenset()
         self._lists: list[tuple[ProcessReading, ...] | None] = []
         self._annotated: dict[str, _Annotated] = {}
         self._thread: threading.Thread | None = None
@@ -94,7 +92,7 @@ class OwnersWatch:
             self._wanted = _list_wanted(devices)
             known = {device.uuid for device in devices}
             self._annotated = {uuid: it for uuid, it in self._annotated.items() if uuid in known}
-            if not self._wanted.ids <= self._looked_up:
+            if self._lookup is None or not self._wanted.ids <= self._lookup.looked_up:
                 self._news.set()
         if self._kubelet is not None or self._wanted.ids:
             self._start()
@@ -112,12 +110,10 @@ class OwnersWatch:
         from .lookup import NameLookup
 
         self._news.clear()
-        wanted = self._wanted
         if self._lookup is None:
             self._lookup = NameLookup(self._root, self._kubelet, self._home, self._clock, self._ask)
-        for names in self._lookup.look(wanted):
+        for names in self._lookup.look(self._wanted):
             self._names = names
-        self._looked_up = wanted.ids
 
     def _start(self) -> None:
         if self._thread is None and not self._stopped.is_set():

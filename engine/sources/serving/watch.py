@@ -442,13 +442,15 @@ def _judge(server: _Server, answer: "Answer | None", age_s: float | None) -> tup
 
 
 _ELSEWHERE = "on another host"
-_HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - an address that users name, none to bind
 
 
 def _find_local_port(url: str | None) -> int | None:
     """Return the port of an address of this machine; None for another host."""
+    from ...http_opener import LOOPBACK_NAMES  # heavy, and most nodes have no server
+
     parts = urlsplit(url or "")
-    if parts.hostname not in (*_HERE, socket.gethostname().lower()):
+    any_address = "0.0.0.0"  # noqa: S104 - an address that users name, none to bind
+    if parts.hostname not in (*LOOPBACK_NAMES, any_address, socket.gethostname().lower()):
         return None
     return parts.port or (443 if parts.scheme == "https" else 80)
 

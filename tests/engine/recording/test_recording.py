@@ -1,5 +1,6 @@
 """What was recorded is what is read: while it is written, afterwards, by time, by minute."""
 
+import math
 import os
 import sqlite3
 import stat
@@ -251,6 +252,19 @@ def test_each_error_of_a_device_is_one_event_at_its_own_time(tmp_path: Path) -> 
         (30.0, "device 0: XID 79 (process 4242)"),
         (31.0, "a device at 0000:c1:00.0: reset"),
     ]
+
+
+def test_an_error_without_a_possible_time_is_at_its_sample_and_does_not_end_the_recording(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.vscope"
+    error = DeviceEvent(math.nan, "xid", "kernel log", code=79)
+    samples = [make_sample(tick) for tick in range(3)]
+    samples[1] = msgspec.structs.replace(samples[1], events=(error,))
+    write(path, samples)
+    with Recording(path) as recording:
+        assert recording.sample_count == 3
+        assert [it.time_s for it in recording.events(kinds=["device_error"])] == [samples[1].time_s]
 
 
 def test_a_recording_is_continued_where_it_ended(tmp_path: Path) -> None:

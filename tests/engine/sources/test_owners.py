@@ -7,6 +7,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
@@ -38,6 +39,7 @@ from vramscope.engine.model import (
     ProcessOwner,
     ProcessReading,
 )
+from vramscope.engine.sources.owners import containers
 from vramscope.engine.sources.owners.containers import (
     find_container_names,
     parse_containers,
@@ -407,6 +409,34 @@ def test_docker_is_asked_where_this_user_may(docker: Callable[[bytes], Path]) ->
 def test_an_answer_of_docker_that_is_none_names_nothing(docker: Callable[[bytes], Path]) -> None:
     found = docker(b"\x00\xff{")
     assert find_container_names(found, [IDS[0][:12]]) == {}
+
+
+def test_a_docker_that_sends_its_answer_byte_by_byte_is_left_in_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "DOCKER_ANSWERS_WITHIN_S", 0.3)
+    (root / "run").mkdir()
+    has_left = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(200):
+                connection.sendall(b" ")
+                if has_left.wait(0.05):
+                    return
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(root / "run/docker.sock"))
+        server.listen()
+        thread = threading.Thread(target=drip, args=(server,), daemon=True)
+        thread.start()
+        started_s = time.monotonic()
+        assert find_container_names(root, [IDS[0][:12]]) == {}
+        assert time.monotonic() - started_s < 5.0
+        has_left.set()
+        thread.join()
 
 
 def test_a_job_has_the_name_that_a_readable_process_of_it_was_started_with(root: Path) -> None:

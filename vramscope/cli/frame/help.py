@@ -109,7 +109,11 @@ def describe_overview(parser: ArgumentParser, page: Page) -> str:
 def describe_verb(parser: ArgumentParser, page: Page) -> str:
     """Return the help of a verb: a sentence, the usage, examples, flags in groups, exit codes."""
     width = _find_width()
-    parts = [*_wrap(parser.description or "", width), "", *_describe_usage(parser, width)]
+    parts = [
+        *_wrap(parser.description or "", width),
+        "",
+        *_wrap(word_usage(parser), width, "usage: ", "       "),
+    ]
     if page.examples:
         parts += ["", "examples:", *_indent(page.examples)]
     parts += _describe_groups(parser, page, width)
@@ -161,13 +165,10 @@ def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def _describe_usage(parser: ArgumentParser, width: int) -> list[str]:
-    usage = parser.usage or " ".join([parser.prog, *list_required(parser), "[flags]"])
-    return _wrap(usage, width, "usage: ", "       ")
-
-
-def list_required(parser: ArgumentParser) -> list[str]:
-    """Return what a command line of the verb cannot do without, as the usage shows it."""
+def word_usage(parser: ArgumentParser) -> str:
+    """Return the usage of the verb: its own, or what a command line cannot do without, in one line."""
+    if parser.usage:
+        return parser.usage
     choices = [group for group in parser._mutually_exclusive_groups if group.required]
     either = {id(action) for group in choices for action in group._group_actions}
     words = [_shape(action) for action in parser._actions if not action.option_strings]
@@ -178,7 +179,7 @@ def list_required(parser: ArgumentParser) -> list[str]:
     ]
     for group in choices:
         words.append(f"({' | '.join(invoke(action).rpartition(', ')[2] for action in group._group_actions)})")
-    return words
+    return " ".join([parser.prog, *words, "[flags]"])
 
 
 def list_groups(parser: ArgumentParser, page: Page) -> list[tuple[str, list[Action]]]:

@@ -6,7 +6,7 @@ from datetime import date
 
 from vramscope import __version__
 
-from .help import SUMMARIES, VERB_GROUPS, explain, invoke, list_groups, list_required
+from .help import SUMMARIES, VERB_GROUPS, explain, invoke, list_groups, word_usage
 from .parse import Parser, build_parser
 
 _SECTION = 1
@@ -38,8 +38,7 @@ def _describe_program(parser: Parser, day: date) -> Iterator[str]:
 
 
 def _describe_verb(name: str, parser: Parser, day: date) -> Iterator[str]:
-    usage = parser.usage or " ".join([parser.prog, *list_required(parser), "[flags]"])
-    yield from _begin(f"vramscope-{name}", day, SUMMARIES[name], usage)
+    yield from _begin(f"vramscope-{name}", day, SUMMARIES[name], word_usage(parser))
     notes = parser.page.notes.split("\n\n") if parser.page.notes else []
     yield from _describe_description([parser.description or "", *notes])
     yield from _describe_flags(parser)

@@ -230,7 +230,8 @@ def test_a_server_on_another_host_says_so_in_one_note(
     simulated: SimulatedEndpoint, watches: Callable[..., ServingWatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As seen from a machine that is not called so."""
-    monkeypatch.setattr("vramscope.engine.sources.serving.watch._HERE", ())
+    monkeypatch.setattr("vramscope.engine.http_opener.LOOPBACK_NAMES", ())
+    monkeypatch.setenv("no_proxy", "*")
     watch = watches(simulated.url, read_interval_s=0.05)
     server = await_state(watch, (), "ok")
     assert server.unmeasured == "on another host"
