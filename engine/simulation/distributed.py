@@ -130,10 +130,25 @@ def _load_sharding() -> None:
     with suppress(ImportError):  # older versions of PyTorch
         collectives = import_module("torch.distributed.fsdp._fully_shard._fsdp_collectives")
         replace(collectives, "_get_gradient_divide_factors", _make_divide)
+    with suppress(ImportError):  # older versions of PyTorch
+        _shard_attention(import_module("torch.distributed.tensor.experimental").register_sharding)
     kernels = getattr(getattr(rng_prims, "run_dtensor_rng_op", None), "py_kernels", {})
     draw = kernels.get(torch._C.DispatchKey.BackendSelect)
     if draw is not None:
         kernels[torch._C.DispatchKey.BackendSelect] = _make_draw(draw)
+
+
+def _shard_attention(register: Any) -> None:
+    """Let the host's fused attention take sharded tensors as CUDA's does: whole, by samples, or by heads."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    def divide(outputs: int, inputs: int) -> Any:
+        ways = (Replicate(), Shard(0), Shard(1))
+        return lambda *_, **__: [([way] * outputs, [way] * inputs) for way in ways]
+
+    for name, outputs, inputs in (("_for_cpu", 2, 3), ("_for_cpu_backward", 3, 6)):
+        packet = getattr(torch.ops.aten, f"_scaled_dot_product_flash_attention{name}")
+        register(packet.default)(divide(outputs, inputs))
 
 
 def _make_divide(original: Any) -> Any:
