@@ -244,3 +244,33 @@ def test_a_mesh_chooses_the_card_of_a_rank_and_attention_is_split_by_heads(tmp_p
     """PyTorch's tensor-parallel examples choose no card, and give sharded tensors to fused attention."""
     printed = run_ranks(tmp_path, UNCHOSEN, {"total_bytes": GIB, "devices": 2}, 2)
     assert [json.loads(it.splitlines()[-1]) for it in printed] == [[0, True], [1, True]]
+
+
+REBUILT = """
+import json, os, torch
+from torch import nn
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+torch.distributed.init_process_group("nccl")
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).cuda()
+model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+optimizer = torch.optim.AdamW(model.parameters())
+peaks = []
+for _ in range(4):
+    torch.cuda.reset_peak_memory_stats()
+    model(torch.randn(512, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    peaks.append(torch.cuda.max_memory_allocated())
+print(json.dumps(peaks))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_buckets_that_ddp_makes_again_are_on_the_card_before_the_forward_pass(tmp_path: Path) -> None:
+    """Else the second step, which is the last that `estimate --factory` traces, needs less than the third."""
+    for is_fake in (False, True):
+        config = {"total_bytes": GIB, "devices": 2, "is_fake": is_fake, "has_stand_ins": is_fake}
+        for printed in run_ranks(tmp_path, REBUILT, config, 2):
+            peaks = json.loads(printed.splitlines()[-1])
+            assert peaks[0] <= peaks[1] == peaks[2] == peaks[3]
