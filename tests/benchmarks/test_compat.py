@@ -1,4 +1,4 @@
-"""The compatibility suite: only the examples that its jobs are made for are run, and cells say what came out."""
+"""The compatibility suite: only the examples that its jobs are made for are run, and cells say what ran."""
 
 import sys
 from pathlib import Path
