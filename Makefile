@@ -41,7 +41,7 @@ bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts besi
 	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
 
 compat: $(VENV)/.compat ## train with real frameworks, plain and in each way of vramscope; table in docs/compatibility.md
-	@$(BIN)/python -m benchmarks.compat $(VENV)/compat/bin/python $(ARGS)
+	@$(BIN)/python -m benchmarks.compat $(VENV)/compat/bin/python $(VENV)/compat/examples $(ARGS)
 
 fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
 	@$(PIP) --quiet --editable '.[fuzz]'
@@ -103,9 +103,10 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@$(BIN)/python -m venv $(VENV)/peers
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
 
-$(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt benchmarks/compat/requirements-alone.txt benchmarks/compat/requirements-triton.txt
+$(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt benchmarks/compat/requirements-alone.txt benchmarks/compat/requirements-triton.txt benchmarks/compat/examples.py
 	@echo "vramscope: installing the frameworks into $(VENV)/compat" >&2
 	@$(BIN)/python -m benchmarks.compat.environment $(VENV)/compat
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/compat/requirements.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 DS_BUILD_OPS=0 $(VENV)/compat/bin/python -m pip install --quiet -c constraints.txt --no-deps --no-build-isolation -r benchmarks/compat/requirements-alone.txt
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/compat/triton -r benchmarks/compat/requirements-triton.txt && touch $@
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/compat/bin/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/compat/triton -r benchmarks/compat/requirements-triton.txt
+	@$(BIN)/python -m benchmarks.compat.examples $(VENV)/compat/examples $(EXAMPLES) && touch $@

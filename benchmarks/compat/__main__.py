@@ -1,9 +1,10 @@
 """`make compat`: run every job in every way, compare with the committed table, and write the new one.
 
-python -m benchmarks.compat PYTHON [JOB...] [--write] [--resume]
+python -m benchmarks.compat PYTHON EXAMPLES [JOB...] [--write] [--resume]
 """
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from vramscope.engine.wire.endpoints import is_hub_alive
+
 from .catalogue import JOBS
 from .running import Job, Outcome, Suite, Way
 from .table import describe, is_worse, read_cells, write_page
@@ -20,12 +23,14 @@ from .table import describe, is_worse, read_cells, write_page
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "compatibility.md"
 FOLDER = ROOT / "build" / "compat"
+AGENT_WITHIN_S = 60
 
 
 def main() -> int:
     """Return 1 if a job got worse than the committed table."""
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__)
     parser.add_argument("python", type=Path, help="interpreter of the environment with the packages")
+    parser.add_argument("examples", type=Path, help="folder of PyTorch's examples")
     parser.add_argument(
         "names", metavar="JOB", nargs="*", help="only these jobs; with --write their rows alone are new"
     )
@@ -41,9 +46,11 @@ def main() -> int:
     begun_s = time.monotonic()
     # Not below the folder of the logs: the path of a socket is short.
     with tempfile.TemporaryDirectory() as runtime_dir:
-        agent = _start_agent(runtime_dir)
+        agent = _start_agent(Path(runtime_dir))
         try:
-            suite = Suite(arguments.python.absolute(), FOLDER, Path(runtime_dir))
+            suite = Suite(
+                arguments.python.absolute(), FOLDER, Path(runtime_dir), arguments.examples.absolute()
+            )
             outcomes = _run_all(suite, jobs, ways, arguments)
         finally:
             agent.terminate()
@@ -55,8 +62,11 @@ def main() -> int:
         if is_worse(cell, before.get((name, way), "")):
             worse.append(f"{name} {way}: {cell}, was {before[name, way]}")
     minutes = (time.monotonic() - begun_s) / 60
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_minutes = (used.ru_utime + used.ru_stime) / 60
     print(
-        f"{len(outcomes)} runs of {len(jobs)} jobs in {minutes:.1f} min; logs in {FOLDER.relative_to(ROOT)}"
+        f"{len(outcomes)} runs of {len(jobs)} jobs in {minutes:.1f} min ({cpu_minutes:.1f} min of CPU); "
+        f"logs in {FOLDER.relative_to(ROOT)}"
     )
     for line in worse:
         print(f"worse: {line}", file=sys.stderr)
@@ -67,9 +77,17 @@ def main() -> int:
     return 1 if worse else 0
 
 
-def _start_agent(runtime_dir: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-P", "-m", "vramscope", "agent", "--runtime-dir", runtime_dir]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _start_agent(runtime_dir: Path) -> "subprocess.Popen[bytes]":
+    """Start the agent of all runs; once it serves, no run starts one that ends before the next run."""
+    command = [sys.executable, "-P", "-m", "vramscope", "agent", "--runtime-dir", str(runtime_dir)]
+    agent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + AGENT_WITHIN_S
+    while not is_hub_alive(runtime_dir):
+        if agent.poll() is not None or time.monotonic() > deadline_s:
+            agent.kill()
+            raise SystemExit(f"no agent serves {runtime_dir} within {AGENT_WITHIN_S} s")
+        time.sleep(0.05)
+    return agent
 
 
 def _run_all(

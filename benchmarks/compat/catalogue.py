@@ -1,6 +1,6 @@
 """The jobs of the suite, and the packages that it does not try."""
 
-from .running import Job
+from .running import Example, Job
 
 _TRANSFORMERS = ("transformers", "accelerate")
 
@@ -55,4 +55,101 @@ JOBS = (
         twin="megatron_tensor",
     ),
     Job("torchtitan_llama", "FSDP2, FlexAttention, 2 ranks", ("torchtitan",), ranks=2, needs_cuda=True),
+    Job(
+        "example_ddp",
+        "PyTorch's example, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("ddp", "example.py"),
+    ),
+    Job(
+        "example_single_gpu",
+        "PyTorch's DDP tutorial before DDP",
+        ("torch",),
+        needs_cuda=True,
+        example=Example("ddp-tutorial-series", "single_gpu.py", ("2", "1")),
+    ),
+    Job(
+        "example_spawn",
+        "the same with DDP and `mp.spawn`, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("ddp-tutorial-series", "multigpu.py", ("2", "1"), has_launcher=False),
+    ),
+    Job(
+        "example_torchrun",
+        "the same with torchrun and snapshots, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("ddp-tutorial-series", "multigpu_torchrun.py", ("2", "1")),
+    ),
+    Job(
+        "example_fsdp2",
+        "PyTorch's example, 2 ranks",
+        ("torch",),
+        ranks=2,
+        has_factory=True,
+        needs_cuda=True,
+        example=Example("FSDP2", "example.py"),
+    ),
+    Job(
+        "example_fsdp2_mixed",
+        "the same, bf16, prefetching, DCP, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("FSDP2", "example.py", ("--mixed-precision", "--explicit-prefetching", "--dcp-api")),
+    ),
+    Job(
+        "example_tensor_parallel",
+        "PyTorch's example, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("tensor_parallelism", "tensor_parallel_example.py"),
+    ),
+    Job(
+        "example_sequence_parallel",
+        "PyTorch's example, 2 ranks",
+        ("torch",),
+        ranks=2,
+        needs_cuda=True,
+        example=Example("tensor_parallelism", "sequence_parallel_example.py"),
+    ),
+    Job(
+        "example_fsdp_tensor_parallel",
+        "PyTorch's example, Llama, 2 × 2 ranks",
+        ("torch",),
+        ranks=4,
+        needs_cuda=True,
+        example=Example("tensor_parallelism", "fsdp_tp_example.py"),
+    ),
+    Job(
+        "example_mingpt",
+        "PyTorch's minGPT with DDP, fp16, hydra, 2 ranks",
+        ("hydra-core",),
+        ranks=2,
+        has_factory=True,
+        needs_cuda=True,
+        # Smaller than its defaults, and with the text that lies next to it.
+        example=Example(
+            "minGPT-ddp/mingpt",
+            "main.py",
+            (
+                "data_config.path=data/input.txt",
+                "data_config.truncate=0.002",
+                "data_config.block_size=32",
+                "gpt_config.n_layer=2",
+                "gpt_config.n_head=4",
+                "gpt_config.n_embd=64",
+                "trainer_config.batch_size=64",
+                "trainer_config.max_epochs=1",
+                "trainer_config.save_every=1",
+                "trainer_config.data_loader_workers=1",
+            ),
+        ),
+    ),
 )

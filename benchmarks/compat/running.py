@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -17,8 +19,9 @@ HERE = Path(__file__).resolve().parent
 JOBS = HERE / "jobs"
 LONGEST_RUN_S = 400
 MARK = "outcome "
-# What PyTorch and its users say where a build without CUDA is asked for a card.
-NO_CUDA = ("not compiled with CUDA", "_cuda_setDevice")
+NO_STEP = "ended without a step"
+# What PyTorch and its users say where a build without CUDA is asked for a card; some end without a word.
+NO_CUDA = ("not compiled with CUDA", "_cuda_setDevice", "accelerator device when none is available", NO_STEP)
 CARD = "4GiB"
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -40,8 +43,18 @@ class Way(StrEnum):
     FACTORY = "--factory"
 
 
+class Example(msgspec.Struct, frozen=True):
+    """A script among PyTorch's examples, run as it is, with arguments of its own."""
+
+    folder: str
+    script: str
+    arguments: tuple[str, ...] = ()
+    # Whether it is given to torchrun; else it starts its ranks itself.
+    has_launcher: bool = True
+
+
 class Job(msgspec.Struct, frozen=True):
-    """A script in `jobs/`."""
+    """A script in `jobs/`, or an example."""
 
     name: str
     # What it trains with, for people; and the distributions whose versions are named.
@@ -53,6 +66,7 @@ class Job(msgspec.Struct, frozen=True):
     twin: str | None = None
     # Whether the package refuses a machine without CUDA, so that there is no plain run.
     needs_cuda: bool = False
+    example: Example | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -76,11 +90,13 @@ class Suite:
         python: The interpreter of that environment.
         folder: For logs and recordings.
         runtime_dir: Where an agent listens.
+        examples: Folder of PyTorch's examples.
     """
 
-    def __init__(self, python: Path, folder: Path, runtime_dir: Path) -> None:
+    def __init__(self, python: Path, folder: Path, runtime_dir: Path, examples: Path) -> None:
         self._python = str(python)
         self._folder = folder
+        self._examples = examples
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("VRAMSCOPE_")},
             **_OFFLINE,
@@ -93,12 +109,25 @@ class Suite:
         stem = self._folder / f"{job.name}.{way.strip('-')}"
         recording = stem.with_name(f"{stem.name}.vscope")
         recording.unlink(missing_ok=True)
+        if job.example is None:
+            return self._run_in(JOBS, job, way, recording)
+        # Examples leave checkpoints where they run, and begin with those that they find.
+        with tempfile.TemporaryDirectory() as folder:
+            copied = shutil.copytree(self._examples / job.example.folder, Path(folder) / "example")
+            return self._run_in(copied, job, way, recording)
+
+    def _run_in(self, folder: Path, job: Job, way: Way, recording: Path) -> Outcome:
+        stem = recording.with_suffix("")
+        environment = dict(self._environment)
+        if job.example is not None:
+            before = environment.get("PYTHONPATH", "")
+            environment.update(COMPAT_OUTCOME="1", PYTHONPATH=f"{folder}{os.pathsep * bool(before)}{before}")
         begun_s = time.monotonic()
         try:
             done = subprocess.run(
                 self._make_command(job, way, recording),
-                cwd=JOBS,
-                env=self._environment,
+                cwd=JOBS if way is Way.FACTORY else folder,
+                env=environment,
                 text=True,
                 capture_output=True,
                 timeout=LONGEST_RUN_S,
@@ -114,7 +143,7 @@ class Suite:
             return Outcome(seconds, peak_bytes=json.loads(done.stdout)["allocated_peak_bytes"])
         lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
         if not lines:
-            return Outcome(seconds, failure="ended without its last line")
+            return Outcome(seconds, failure=NO_STEP)
         found = json.loads(lines[-1].removeprefix(MARK))
         return Outcome(
             seconds,
@@ -141,18 +170,21 @@ class Suite:
 
     def _make_command(self, job: Job, way: Way, recording: Path) -> list[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.ranks}"]
-        script = [self._python, *(launcher if job.ranks > 1 else []), f"{job.name}.py"]
+        example = job.example
+        words = (f"{job.name}.py",) if example is None else (example.script, *example.arguments)
+        has_launcher = job.ranks > 1 and (example is None or example.has_launcher)
+        script = [self._python, *(launcher if has_launcher else []), *words]
         run = [sys.executable, "-P", "-m", "vramscope", "run", "--job", job.name]
+        card = ["--simulate", CARD, f"--device-count={job.ranks}"]
         if way is Way.PLAIN:
             return script
         if way is Way.PROBE:
-            return [*run, f"--record={recording}", "--", *script]
+            return [*run, f"--record={recording}", *(card if job.needs_cuda else []), "--", *script]
         if way is Way.FACTORY:
             ranks = [f"--ranks={job.ranks}", "--rank=0"] if job.ranks > 1 else []
             estimate = ["-m", "vramscope", "estimate", "--factory", f"{job.name}:make_step", "--json", *ranks]
             return [self._python, *estimate]
-        card = ["--no-hub", "--simulate", CARD, f"--device-count={job.ranks}"]
-        return [*run, *card, *(["--fake"] if way is Way.FAKE else []), "--", *script]
+        return [*run, "--no-hub", *card, *(["--fake"] if way is Way.FAKE else []), "--", *script]
 
     def _count_steps(self, recording: Path, job: str) -> int | None:
         """Return the number of the last step of rank 0 of a job in a recording, which has other jobs, too."""

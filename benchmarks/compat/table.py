@@ -24,7 +24,7 @@ def describe(job: Job, way: Way, outcomes: Outcomes) -> str:
     if outcome is None:
         return ""
     if outcome.failure is not None:
-        is_refused = job.needs_cuda and any(words in outcome.failure for words in NO_CUDA)
+        is_refused = way is Way.PLAIN and job.needs_cuda and any(it in outcome.failure for it in NO_CUDA)
         return _NEEDS_CUDA if is_refused else _FAILS
     simulated = outcomes.get((job.name, Way.SIMULATE))
     if way in (Way.FAKE, Way.FACTORY):
@@ -33,8 +33,12 @@ def describe(job: Job, way: Way, outcomes: Outcomes) -> str:
 
 
 def _compare_loss(job: Job, way: Way, outcome: Outcome, outcomes: Outcomes) -> str:
-    """Return the cell of a run with real values: its loss is that of the plain run, or of the job's twin."""
-    pair = (job.twin, Way.SIMULATE) if job.needs_cuda else (job.name, Way.PLAIN)
+    """Return the cell of a run with real values: its loss is that of the plain run, or of the job's twin.
+
+    A job that needs CUDA has its probe on the simulated card, whose loss it has then.
+    """
+    other = job.name if way is Way.PROBE else job.twin
+    pair = (other, Way.SIMULATE) if job.needs_cuda else (job.name, Way.PLAIN)
     expected = None if pair[0] is None else outcomes.get((pair[0], pair[1]))
     if way is Way.PLAIN or (expected is None and job.needs_cuda):
         return "runs"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -48,7 +49,7 @@ def install(registry: StorageRegistry, post: Post | None) -> None:
         replace(owner, "_coalescing_manager", _make_coalescing)
     if post is not None:
         post.install(distributed, distributed_c10d)
-    replace(distributed, "Reducer", lambda original: _make_reducer(original, registry))
+    _place_buckets(distributed, registry)
     replace(device_mesh.DeviceMesh, "__init__", _make_mesh)
 
 
@@ -130,10 +131,25 @@ def _load_sharding() -> None:
     with suppress(ImportError):  # older versions of PyTorch
         collectives = import_module("torch.distributed.fsdp._fully_shard._fsdp_collectives")
         replace(collectives, "_get_gradient_divide_factors", _make_divide)
+    with suppress(ImportError):  # older versions of PyTorch
+        _shard_attention(import_module("torch.distributed.tensor.experimental").register_sharding)
     kernels = getattr(getattr(rng_prims, "run_dtensor_rng_op", None), "py_kernels", {})
     draw = kernels.get(torch._C.DispatchKey.BackendSelect)
     if draw is not None:
         kernels[torch._C.DispatchKey.BackendSelect] = _make_draw(draw)
+
+
+def _shard_attention(register: Any) -> None:
+    """Let the host's fused attention take sharded tensors as CUDA's does: whole, by samples, or by heads."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    def divide(outputs: int, inputs: int) -> Any:
+        ways = (Replicate(), Shard(0), Shard(1))
+        return lambda *_, **__: [([way] * outputs, [way] * inputs) for way in ways]
+
+    for name, outputs, inputs in (("_for_cpu", 2, 3), ("_for_cpu_backward", 3, 6)):
+        packet = getattr(torch.ops.aten, f"_scaled_dot_product_flash_attention{name}")
+        register(packet.default)(divide(outputs, inputs))
 
 
 def _make_divide(original: Any) -> Any:
@@ -183,15 +199,37 @@ def _only_shapes(original: Any) -> Any:
     return compute
 
 
-def _make_reducer(original: Any, registry: StorageRegistry) -> Any:
-    """DDP's reducer makes its buckets in C++; they belong on the device of the parameters."""
+def _place_buckets(distributed: Any, registry: StorageRegistry) -> None:
+    """DDP's reducer makes its buckets in C++, and again after the first step: on the card of its parameters.
 
-    def make(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        place = registry.where_is(parameters[0]) if parameters else None
-        with targeting(HOST if place is None else place):
-            return original(parameters, *args, **kwargs)
+    Left alone they would be nowhere until a gradient is copied, when part of the step is freed already.
+    """
+    places: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
-    return make
+    def make_reducer(original: Any) -> Any:
+        def make(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            place = registry.where_is(parameters[0]) if parameters else None
+            target = HOST if place is None else place
+            with targeting(target):
+                reducer = original(parameters, *args, **kwargs)
+            places[reducer] = target
+            return reducer
+
+        return make
+
+    def make_rebuild(original: Any) -> Any:
+        def rebuild(reducer: Any) -> bool:
+            # Without a target: it also sends numbers of the host, whose values count.
+            known = set(registry.records)
+            is_rebuilt = bool(original(reducer))
+            if is_rebuilt and places.get(reducer, HOST) != HOST:
+                registry.decide(places[reducer], known)
+            return is_rebuilt
+
+        return rebuild
+
+    replace(distributed.Reducer, "_rebuild_buckets", make_rebuild)
+    replace(distributed, "Reducer", make_reducer)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -46,6 +47,37 @@ _VALUELESS = tuple(
 )
 
 
+class ThreadedFakeMode(FakeTensorMode):
+    """PyTorch's mode, for several threads at once.
+
+    It keeps in itself whether a kernel runs and what it has replaced; with two threads that compute (Keras
+    fetches batches in one, DataLoader pins in one) each would find what the other has set, and PyTorch stops.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._threads = threading.local()
+        super().__init__(**options)
+
+    @property
+    def in_kernel_invocation(self) -> bool:
+        return getattr(self._threads, "is_in_kernel", False)
+
+    @in_kernel_invocation.setter
+    def in_kernel_invocation(self, value: bool) -> None:
+        self._threads.is_in_kernel = value
+
+    @property
+    def enter_stack(self) -> list[Any]:
+        stack: list[Any] | None = getattr(self._threads, "stack", None)
+        if stack is None:
+            stack = self._threads.stack = []
+        return stack
+
+    @enter_stack.setter
+    def enter_stack(self, value: list[Any]) -> None:
+        self._threads.stack = value
+
+
 class FakeAccountingMode(AccountingMode):
     """Counts as for real tensors, and computes shapes only."""
 
@@ -59,7 +91,7 @@ class FakeAccountingMode(AccountingMode):
         has_largest_sizes: bool,
     ) -> None:
         super().__init__(registry, host, post)
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._fake = ThreadedFakeMode(allow_non_fake_inputs=True)
         self.exact = ExactValues(registry) if has_stand_ins else None
         self.stand_ins = (
             StandIns(self._fake, self.exact, has_largest_sizes=has_largest_sizes) if self.exact else None

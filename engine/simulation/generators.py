@@ -41,16 +41,21 @@ class Generator(_Original, metaclass=GeneratorMeta):  # type: ignore[misc, valid
     _place: Any = None
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        """Make a generator of the host that answers for its device."""
         target = cls.simulation.devices.resolve(device)
-        made = _Original.__new__(cls, device if target < HOST else "cpu")
         if target >= 0:
-            made._device = cls.simulation.devices.names[target]
-            made._note(_Original.initial_seed(made), 0)
-        return made
+            return cls.make_on(cls.simulation.devices.names[target])
+        return _Original.__new__(cls, device if target < HOST else "cpu")
 
     def __init__(self, device: Any = "cpu") -> None:
         pass
+
+    @classmethod
+    def make_on(cls, name: Any) -> Any:
+        """Make a generator of the host that answers for a card."""
+        made = _Original.__new__(cls, "cpu")
+        made._device = name
+        made._note(_Original.initial_seed(made), 0)
+        return made
 
     @property
     def device(self) -> Any:
@@ -126,7 +131,9 @@ def install(simulation: Simulation) -> None:
     Generator.__name__ = Generator.__qualname__ = "Generator"
     Generator.__module__ = _Original.__module__
     torch.Generator = Generator
-    torch.cuda.default_generators = tuple(Generator(name) for name in simulation.devices.names)
+    # Not by naming the cards, which would initialise CUDA: meshes of devices choose the card of a rank only
+    # while it is not.
+    torch.cuda.default_generators = tuple(map(Generator.make_on, simulation.devices.names))
 
 
 def seed_host() -> None:

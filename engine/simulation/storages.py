@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Container
 from typing import Any, Callable
 
 import torch
@@ -74,6 +75,13 @@ class StorageRegistry:
             return
         if storage._cdata not in self.records:
             self.place(storage, device)
+
+    def decide(self, device: int, known: Container[int]) -> None:
+        """Put all undecided storages on a device but those that are known by their keys."""
+        for key, record in list(self.records.items()):
+            storage = record()
+            if key not in known and record.device == UNDECIDED and storage is not None:
+                self.place(storage, device)
 
     def resize(self, storage: Any) -> None:
         """Count a storage whose size may differ; the new block is allocated before the old one is freed."""

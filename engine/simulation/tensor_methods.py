@@ -180,6 +180,7 @@ class TensorMethods:
         replace(torch.Tensor, "to", self._make_to)
         replace(torch.Tensor, "cuda", self._make_cuda)
         replace(torch.Tensor, "cpu", self._make_cpu)
+        replace(torch._C._nn, "_parse_to", self._make_parse)
         replace(torch.Tensor, "type", self._make_type)
         replace(torch.Tensor, "get_device", self._make_get_device)
         replace(torch, "get_device", self._make_get_device)
@@ -228,6 +229,20 @@ class TensorMethods:
             return self._transfers.move(tensor, target, dtype, options.get("memory_format"))
 
         return to
+
+    def _make_parse(self, original: Any) -> Any:
+        """`Module.to` reads its arguments with this, which knows no number of a card on a build for CPUs."""
+
+        def parse(*args: Any, **kwargs: Any) -> Any:
+            device = kwargs.get("device", args[0] if args else None)
+            if isinstance(device, int) and not isinstance(device, bool):
+                named = self._devices.names[self._devices.resolve(device)]
+                args, kwargs = (
+                    ((), {**kwargs, "device": named}) if "device" in kwargs else ((named, *args[1:]), kwargs)
+                )
+            return original(*args, **kwargs)
+
+        return parse
 
     def _make_cuda(self, original: Any) -> Any:
         def cuda(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import torch
 
@@ -13,7 +14,9 @@ def report(loss, steps):
     found = {"loss": float(loss.detach() if isinstance(loss, torch.Tensor) else loss), "steps": int(steps)}
     if torch.cuda.is_available():
         found["peak_bytes"] = torch.cuda.max_memory_allocated()
-    print("outcome", json.dumps(found), flush=True)
+    # At once, so that no line of another rank comes in between.
+    sys.stdout.write(f"\noutcome {json.dumps(found)}\n")
+    sys.stdout.flush()
 
 
 def pick_device():

@@ -184,3 +184,20 @@ def test_hidden_devices_are_not_there(tmp_path: Path) -> None:
     none = run_script(tmp_path, source, config, CUDA_VISIBLE_DEVICES="-1")
     assert some.stdout.split() == ["True", "2"]
     assert none.stdout.split() == ["False", "0"]
+
+
+def test_a_module_goes_to_a_card_by_its_number(tmp_path: Path) -> None:
+    script = """
+    import json, torch
+    layer = torch.nn.Linear(4, 4)
+    found = [torch.cuda.is_initialized(), str(layer.to(1).weight.device)]
+    found += [str(layer.to(device=0, dtype=torch.bfloat16).weight.device), str(layer.weight.dtype)]
+    try:
+        layer.to(2)
+    except RuntimeError as error:
+        found.append(str(error))
+    print(json.dumps(found))
+    """
+    for is_fake in (False, True):
+        found = answers(tmp_path, script, devices=2, is_fake=is_fake)
+        assert found == [False, "cuda:1", "cuda:0", "torch.bfloat16", "CUDA error: invalid device ordinal"]

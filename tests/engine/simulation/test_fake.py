@@ -403,3 +403,25 @@ def test_a_mask_with_fractions_is_exact_as_long_as_it_comes_from_whole_numbers(t
     """
     found = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
     assert found == [[[0, 0], [1, 0]], [3, 100], [1.0, 0.0], [8, 100]]
+
+
+def test_threads_compute_at_once(tmp_path: Path) -> None:
+    """Keras fetches batches in a thread of its own, and moves them to the card there."""
+    script = """
+    import json, sys, threading, torch
+    sys.setswitchinterval(1e-6)
+    failures = []
+    def fetch():
+        try:
+            for _ in range(100):
+                torch.ones(8, 8).to("cuda").to(torch.float64)
+        except BaseException as error:
+            failures.append(repr(error))
+    layer = torch.nn.Linear(8, 8).cuda()
+    fetching = threading.Thread(target=fetch)
+    fetching.start()
+    while fetching.is_alive():
+        layer(torch.ones(8, 8, device="cuda")).softmax(-1).sum().backward()
+    print(json.dumps(failures))
+    """
+    assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == []

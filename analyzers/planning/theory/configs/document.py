@@ -269,6 +269,9 @@ FAMILIES = {
     "starcoder2": _OTHER_GPT,
     "gpt_neox": _OTHER_GPT._replace(is_tied=False),
 }
+# Sections of what feeds a decoder, and unknown keys that a refusal names at the most.
+_TOWERS = ("vision_config", "audio_config", "vit_config")
+_MOST_UNREAD = 6
 _REQUIRED = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
 # Flag, and its names in configurations.
 _SIZES = {
@@ -370,14 +373,35 @@ def _find_family(values: Flags, config: Mapping[str, object], families: Mapping[
     if not values.has("model-type"):
         return _GPT if "n_embd" in config else _LLAMA
     kind = values.find_word("model-type", "")
-    missing = None if kind in families else find_missing(kind)
-    if kind not in families and isinstance(config.get("text_config"), dict):
-        missing = "a vision or audio tower is not modelled (its section text_config can be given as a file)"
-    if missing is not None and families is FAMILIES:
-        raise UsageError(f"model_type {kind!r} cannot be estimated: {missing}; {OTHER_WAY}")
-    if kind not in families:
-        raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {', '.join(families)}")
-    return families[kind]
+    if kind in families:
+        return families[kind]
+    known = ", ".join(families)
+    if families is not FAMILIES:
+        raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {known}")
+    missing = _find_missing_parts(kind, config)
+    if missing is None:
+        unread = ", ".join(sorted(_find_unread(config))[:_MOST_UNREAD])
+        missing = (
+            f"its layers are unknown{f' (and so are its {unread})' if unread else ''}, known are {known}"
+        )
+    raise UsageError(f"model_type {kind!r} cannot be estimated: {missing}; {OTHER_WAY}")
+
+
+def _find_missing_parts(kind: str, config: Mapping[str, object]) -> str | None:
+    """Return what of a model is not modelled: towers next to the decoder, and layers of the decoder."""
+    text = config.get("text_config")
+    if not isinstance(text, dict):
+        return find_missing(kind)
+    towers = [name for name in _TOWERS if isinstance(config.get(name), dict)]
+    if len(towers) > 1:
+        what = f"towers ({', '.join(towers)}) are"
+    else:
+        what = f"the tower of its {towers[0]} is" if towers else "what is next to its text_config is"
+    inner = str(text.get("model_type") or "").lower()
+    if inner in FAMILIES:
+        return f"{what} not modelled (its section text_config can be given as a file)"
+    missing = find_missing(inner) or find_missing(kind) or f"its layers of type {inner!r} are unknown"
+    return f"{what} not modelled" + ("" if "tower" in missing else f", and {missing}")
 
 
 def _flag_experts(values: Flags, flags: Mapping[str, object]) -> dict[str, object]:

@@ -62,17 +62,23 @@ _MISSING = (
             "falcon_h1",
             "rwkv",
             "granitemoehybrid",
-            "qwen3_next",
-            "kimi_linear",
         ),
         "layers with a state in place of attention are not modelled",
+    ),
+    (
+        ("qwen3_next", "qwen3_5"),
+        "layers of gated delta nets in place of attention, and the gate on the output of the others, are not "
+        "modelled",
+    ),
+    (
+        ("kimi_linear",),
+        "layers of Kimi Delta Attention (a state with a gate for each channel) are not modelled",
     ),
     (
         (
             "multimodal",
             "vlm",
             "llava",
-            "mllama",
             "idefics",
             "paligemma",
             "qwen2_vl",
@@ -81,8 +87,16 @@ _MISSING = (
         ),
         "a vision tower is not modelled",
     ),
-    (("gemma3n",), "embeddings of each layer and layers that share keys are not modelled"),
+    (
+        ("gemma3n",),
+        "embeddings of each layer, several predictions of the hidden state (AltUp), low-rank residuals "
+        "(LAuReL) and layers that share keys are not modelled",
+    ),
+    (("mllama",), "layers that attend to a picture are not modelled"),
     (("deepseek_v32",), "an index that chooses keys is not modelled"),
+    (("lfm2",), "layers of short convolutions in place of attention are not modelled"),
+    (("minimax",), "layers of lightning attention are not modelled"),
+    (("llama4",), "layers with attention in chunks, and a mixture in some of the layers, are not modelled"),
 )
 OTHER_WAY = "--factory estimates a step of your own code, of any model"
 

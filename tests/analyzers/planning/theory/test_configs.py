@@ -355,8 +355,46 @@ def test_nemotron_has_the_published_parameters(
         ("mamba2", "layers with a state in place of attention"),
         ("nemotron_h", "layers with a state in place of attention"),
         ("llava", "a vision tower"),
+        ("qwen3_next", "layers of gated delta nets in place of attention, and the gate"),
+        ("kimi_linear", "layers of Kimi Delta Attention"),
+        ("gemma3n_text", "embeddings of each layer, .*AltUp.*LAuReL.* and layers that share keys are not"),
+        ("olmo2", "its layers are unknown, known are llama, "),
     ],
 )
 def test_a_model_of_another_kind_is_refused_with_what_is_missing(kind: str, missing: str) -> None:
     with pytest.raises(UsageError, match=f"model_type '{kind}' cannot be estimated: {missing}.*--factory"):
         flag_hugging_face({**HUGGING_FACE, "model_type": kind})
+
+
+@pytest.mark.parametrize(
+    ("kind", "inner", "missing"),
+    [
+        (
+            "gemma3",
+            "gemma3_text",
+            r"the tower of its vision_config is not modelled \(its section text_config",
+        ),
+        ("gemma3n", "gemma3n_text", r"towers \(vision_config, audio_config\) are not modelled, and emb"),
+        ("mllama", "mllama_text_model", "vision_config is not modelled, and layers that attend"),
+        ("new_vl", "new_text", "vision_config is not modelled, and its layers of type 'new_text'"),
+        ("qwen3_vl", "qwen3_vl_text", "the tower of its vision_config is not modelled; "),
+    ],
+)
+def test_a_tower_is_refused_with_its_section_and_with_what_its_decoder_lacks(
+    kind: str, inner: str, missing: str
+) -> None:
+    """A section of the decoder is offered as a file only where that can be estimated."""
+    text = {**HUGGING_FACE, "model_type": inner}
+    towers = {"vision_config": {"hidden_size": 64}}
+    if kind == "gemma3n":
+        towers["audio_config"] = {"hidden_size": 64}
+    with pytest.raises(UsageError, match=f"model_type '{kind}' cannot be estimated: .*{missing}"):
+        flag_hugging_face({"model_type": kind, "text_config": text, **towers})
+
+
+def test_an_unknown_model_is_refused_with_the_sizes_that_nobody_reads() -> None:
+    config = {**HUGGING_FACE, "model_type": "new", "linear_num_key_heads": 16, "ssm_state_size": 8}
+    with pytest.raises(
+        UsageError, match=r"unknown .and so are its linear_num_key_heads, ssm_state_size., known"
+    ):
+        flag_hugging_face(config)

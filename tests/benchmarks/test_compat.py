@@ -1,0 +1,44 @@
+"""The compatibility suite: only the examples that its jobs are made for are run, and cells say what ran."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.compat import examples
+from benchmarks.compat.running import NO_STEP, Example, Job, Outcome, Way
+from benchmarks.compat.table import Outcomes, describe
+
+EXAMPLE = Job("example", "", ("torch",), needs_cuda=True, example=Example("ddp", "example.py"))
+
+
+def test_changed_examples_are_refused_and_the_folder_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, folder = tmp_path / "distributed", tmp_path / "examples"
+    (source / "ddp").mkdir(parents=True)
+    (source / "ddp" / "example.py").write_text("print()\n", encoding="utf-8")
+    (source / "rpc").mkdir()
+    (source / "rpc" / "main.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["examples", str(folder), str(source)])
+    assert examples.main() == 1
+    assert f"expected {examples.DIGEST}" in capsys.readouterr().err
+    assert not folder.exists()
+    monkeypatch.setattr(examples, "DIGEST", examples.digest(examples.read(source)))
+    assert examples.main() == 0
+    assert [path.name for path in folder.iterdir()] == ["ddp"]
+
+
+def test_an_example_needs_cuda_and_its_probe_has_the_loss_of_the_simulated_card() -> None:
+    outcomes: Outcomes = {
+        ("example", Way.PLAIN): Outcome(1.0, failure=NO_STEP),
+        ("example", Way.PROBE): Outcome(1.0, loss=0.5, steps=4, seen_steps=4),
+        ("example", Way.SIMULATE): Outcome(1.0, loss=0.5, steps=4, peak_bytes=1000),
+        ("example", Way.FAKE): Outcome(1.0, loss=1.0, steps=4, peak_bytes=1020),
+    }
+    cells = [describe(EXAMPLE, way, outcomes) for way in Way]
+    assert cells == ["needs CUDA", "=", "runs", "+2.0 %", ""]
+    lost: Outcomes = {**outcomes, ("example", Way.PROBE): Outcome(1.0, loss=0.5, steps=4, seen_steps=3)}
+    assert describe(EXAMPLE, Way.PROBE, lost) == "3 steps"
+    failed: Outcomes = {**outcomes, ("example", Way.SIMULATE): Outcome(1.0, failure=NO_STEP)}
+    assert describe(EXAMPLE, Way.SIMULATE, failed) == "fails"
