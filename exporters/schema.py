@@ -35,6 +35,11 @@ SCHEMAS = {
     "seqlen": ("vramscope.seqlen/1", "exporters.seqlen.text", "LengthReport"),
     "serving-estimate": ("vramscope.serving-estimate/1", "analyzers.planning.serving", "ServingReport"),
     "serving-log": ("vramscope.serving-log/1", "exporters.serving_log", "ServingLogReport"),
+    "snapshot-difference": (
+        "vramscope.snapshot-difference/1",
+        "analyzers.snapshot_summary.comparison",
+        "SnapshotDifference",
+    ),
     "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
     "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
 }

@@ -92,6 +92,7 @@ _OURS: Mapping[str, FileKind] = {
     "joint-plan": FileKind("what `vramscope plan --json` printed"),
     "plan-feedback": FileKind("what `vramscope plan --json` printed"),
     "difference": FileKind("what `vramscope diff --json` printed"),
+    "snapshot-difference": FileKind("what `vramscope diff --json` printed"),
     "snapshot": FileKind("what `vramscope inspect --json` printed"),
     "device-profile": FileKind("what `vramscope inspect --json` printed"),
     "moment": FileKind("what `vramscope inspect --at --json` printed"),
