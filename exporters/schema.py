@@ -20,6 +20,11 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS = {
     "calibration": ("vramscope.calibration/1", "analyzers.planning.theory.calibration", "Calibration"),
+    "compiled-estimate": (
+        "vramscope.compiled-estimate/1",
+        "analyzers.planning.steps.compiled",
+        "CompiledEstimate",
+    ),
     "device-profile": ("vramscope.device-profile/1", "exporters.device_profile", "DeviceProfileReport"),
     "difference": ("vramscope.difference/1", "analyzers.comparison", "RunDifference"),
     "estimate": ("vramscope.estimate/1", "exporters.estimates", "EstimateReport"),

@@ -83,6 +83,7 @@ _OURS: Mapping[str, FileKind] = {
     "heatmap": FileKind("what `vramscope heatmap --json` printed"),
     "sweep": FileKind("what `vramscope sweep --json` printed"),
     "estimate": FileKind("what `vramscope estimate --json` printed"),
+    "compiled-estimate": FileKind("what `vramscope estimate --factory --json` printed"),
     "factory-estimate": FileKind("what `vramscope estimate --json` printed"),
     "serving-estimate": FileKind("what `vramscope estimate --serve --json` printed"),
     "serving-log": FileKind("what `vramscope inspect --json` printed"),
