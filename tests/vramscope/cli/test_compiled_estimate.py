@@ -1,6 +1,6 @@
 """`vramscope estimate --factory` of a step of JAX: a stand-in of JAX says what XLA would say.
 
-The real package is tried by `python -m benchmarks.compat`.
+The real package is tried in `tests/engine/probe/test_jax_itself.py`.
 """
 
 import json
