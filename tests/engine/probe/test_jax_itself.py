@@ -41,7 +41,7 @@ def test_arrays_are_counted_and_listed_by_line_and_jax_is_not_started(tmp_path: 
         process.stdin.flush()
         assert process.stdout.readline() == "True False\n"
         hub.wait_for(Readings)
-        wait_until(lambda: hub.readings()[-1][1] >= 3 * MIB, 60, "the arrays in a reading")
+        wait_until(lambda: (hub.readings()[-1][1] or 0) >= 3 * MIB, 60, "the arrays in a reading")
         assert hub.readings()[-1][1] == pytest.approx(3 * MIB, abs=4096)
         hub.ask_for("segments", request=3)
         packed = "".join(part.data for part in hub.wait_for(SegmentsPart))
