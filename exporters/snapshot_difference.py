@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from ..analyzers.sentence import count, cut_words
-from ..analyzers.snapshot_summary.comparison import ComparedDevice, SnapshotDifference, SnapshotFacts
+from ..analyzers.snapshot_summary.comparison import (
+    ComparedDevice,
+    ComparedMoment,
+    SnapshotDifference,
+    SnapshotFacts,
+)
 from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from .annotations import MOST_SHOWN, Annotation, Level
@@ -19,7 +24,7 @@ def describe_snapshot_difference(told: SnapshotDifference, width: int) -> str:
     ]
     lines += ["", *wrap(make_printable(told.verdict), width)]
     for device in told.devices:
-        for moment in device.moments:
+        for moment in _list_different(device):
             lines += ["", cut_words(f"device {device.device}, {_WHEN[moment.when]}", width)]
             lines += describe_levels((moment.a, moment.b), width, ("", "A", "B", "B - A"))
             for changes in moment.changes:
@@ -27,6 +32,15 @@ def describe_snapshot_difference(told: SnapshotDifference, width: int) -> str:
     lines.append("")
     lines += [line for sentence in _describe_rest(told) for line in wrap(make_printable(sentence), width)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _list_different(device: ComparedDevice) -> tuple[ComparedMoment, ...]:
+    """Return the moments to describe: one, where both snapshots were made at their peaks."""
+    if device.peak is not None and all(
+        getattr(device.peak, run).event == getattr(device.end, run).event for run in "ab"
+    ):
+        return (device.peak,)
+    return device.moments
 
 
 def _describe_file(run: str, facts: SnapshotFacts, width: int) -> list[str]:

@@ -414,7 +414,10 @@ def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:
 
         jax = find_jax()
         if jax is not None:
-            yield JaxBackend(jax)
+            backend = JaxBackend(jax)
+            # A program that trains with torch on the host is one of torch.
+            if backend.name != "cpu" or parameters_on != "cpu":
+                yield backend
 
 
 def _others(torch: Module, device_type: str) -> Iterator[Backend]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -204,6 +204,9 @@ class _EventReader:
         self._words = np.ndarray(len(content) - 7, dtype="<u8", buffer=content, strides=(1,))
         self._lists: defaultdict[bytes, int] = defaultdict()
         self._lists.default_factory = self._lists.__len__
+        # What each of these refers to; None where it is no list of references.
+        self._members: list[tuple[int, ...] | None] = []
+        self._are_lists = bytearray()
 
     def read(self, starts: Ints) -> _Events:
         """Return the events among the dicts that begin at these places."""
@@ -213,20 +216,14 @@ class _EventReader:
             for at in range(0, len(starts), _PIECE_EVENTS)
         ]
         start, end, texts, *columns = map(np.concatenate, zip(*pieces, strict=True))
-        values, kinds = columns[::2], columns[1::2]
-        members = [_read_list(text) for text in self._lists]
-        is_list = np.array([it is not None for it in members] or [False])
-        own = kinds[-1] == _OWN_LIST
-        are_sound = ~own | is_list[np.where(own, values[-1], 0)]
-        is_event: Bools | slice = slice(None) if are_sound.all() else are_sound
         return _Events(
             keys=[int.from_bytes(key[1:], "little") for key in self._keys],
-            start=start[is_event],
-            end=end[is_event],
-            values=[it[is_event] for it in values],
-            kinds=[it[is_event] for it in kinds],
-            texts=texts[is_event],
-            members=[it or () for it in members],
+            start=start,
+            end=end,
+            values=columns[::2],
+            kinds=columns[1::2],
+            texts=texts,
+            members=[it or () for it in self._members],
         )
 
     def _read_piece(self, start: Ints, following: Ints) -> tuple[NDArray[np.generic], ...]:
@@ -262,8 +259,14 @@ class _EventReader:
         own &= is_event
         slices = map(slice, (at[own] - 1).tolist(), (end[own] - 1).tolist())
         texts_of_lists = map(self._content.__getitem__, slices)
-        columns[-2][own] = np.fromiter(map(self._lists.__getitem__, texts_of_lists), dtype=np.int64)
-        return tuple(it[is_event] for it in (start, end, texts, *columns))
+        lists = np.fromiter(map(self._lists.__getitem__, texts_of_lists), dtype=np.int64)
+        columns[-2][own] = lists
+        found = [_read_list(text) for text in islice(self._lists, len(self._members), None)]
+        self._members += found
+        self._are_lists += bytes(it is not None for it in found)
+        is_event[own] = np.frombuffer(self._are_lists, dtype=bool)[lists]
+        rows = np.flatnonzero(is_event)
+        return tuple(it[rows] for it in (start, end, texts, *columns))
 
     def _read_values(self, at: Ints, *, is_list_allowed: bool) -> tuple[Ints, NDArray[np.uint8], Ints]:
         """Return value, kind and bytes of the values at some places; no bytes where there is none."""

@@ -14,8 +14,8 @@ import pytest
 from tests import REPOSITORY
 from tests.engine.probe.hub import listen
 from tests.engine.probe.processes import finish, start
-from tests.engine.probe.stand_in import MIB
-from vramscope.engine.probe.backends import find_backend
+from tests.engine.probe.stand_in import MIB, StandInCuda, make_torch
+from vramscope.engine.probe.backends import HostBackend, find_backend
 from vramscope.engine.probe.identity import find_capacity, identify_device
 from vramscope.engine.probe.jax_backend import JaxBackend, describe_preallocation, find_jax, read_profile
 from vramscope.engine.ranks.messages import Readings, SegmentsPart
@@ -105,6 +105,17 @@ def test_a_gpu_is_read_by_the_statistics_of_its_allocator(install: Install) -> N
     identity = identify_device(backend, 1)
     assert identity is not None
     assert (identity["name"], identity["total_bytes"]) == ("Stand-in card", None)
+
+
+def test_torch_comes_first_where_it_trains(install: Install) -> None:
+    device = Device(0, "cpu", None)
+    install([device], arrays=(array(device, 1024, 1024),))
+    cuda = StandInCuda()
+    cuda.allocate(MIB)
+    on_gpu, on_host = find_backend(make_torch(cuda), "cuda"), find_backend(make_torch(StandInCuda()), "cpu")
+    assert on_gpu is not None
+    assert on_gpu.module is cuda
+    assert isinstance(on_host, HostBackend)
 
 
 def test_rocm_is_told_from_cuda(install: Install) -> None:
