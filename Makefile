@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test lint check demo pretend bench bench-verdicts compat fuzz pictures docs dist dist-check sbom audit man clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts compat jax fuzz pictures docs dist dist-check sbom audit man clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -42,6 +42,9 @@ bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts besi
 
 compat: $(VENV)/.compat ## train with real frameworks, plain and in each way of vramscope; table in docs/compatibility.md
 	@$(BIN)/python -m benchmarks.compat $(VENV)/compat/bin/python $(VENV)/compat/examples $(ARGS)
+
+jax: $(VENV)/.jax ## test with JAX itself, on the CPU
+	@$(BIN)/python -m pytest -n 0 -q tests/engine/probe/test_jax_itself.py
 
 fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
 	@$(PIP) --quiet --editable '.[fuzz]'
@@ -102,6 +105,11 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2
 	@$(BIN)/python -m venv $(VENV)/peers
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
+
+$(VENV)/.jax: $(VENV)/.installed benchmarks/compat/requirements-jax.txt
+	@echo "vramscope: installing JAX into $(VENV)/jax" >&2
+	@$(BIN)/python -m venv $(VENV)/jax
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/jax/bin/python -m pip install --quiet -r benchmarks/compat/requirements-jax.txt && touch $@
 
 $(VENV)/.compat: $(VENV)/.trained benchmarks/compat/requirements.txt benchmarks/compat/requirements-alone.txt benchmarks/compat/requirements-triton.txt benchmarks/compat/examples.py
 	@echo "vramscope: installing the frameworks into $(VENV)/compat" >&2

@@ -265,10 +265,10 @@ def describe_moments(report: MomentReport, width: int) -> str:
         lines += [*wrap("simulated device: values are modelled, not measured", width), ""]
     for each in report.devices:
         lines.append(cut_words(f"{each.device}, {report.kind} {make_printable(report.file)}", width))
-        lines += _describe_levels(each.moments, width)
+        lines += describe_levels(each.moments, width)
         if len(each.moments) == 2:
             for changes in each.changes:
-                lines += _describe_changes(changes, width)
+                lines += describe_changes(changes, width)
         else:
             moment = each.moments[0]
             live_bytes = moment.allocated_bytes if moment.live_bytes is None else moment.live_bytes
@@ -281,14 +281,19 @@ def describe_moments(report: MomentReport, width: int) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _describe_levels(moments: Sequence[LiveMoment], width: int) -> Iterator[str]:
+def describe_levels(moments: Sequence[LiveMoment], width: int, titles: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a table of the levels of one moment or two, and of what they differ in.
+
+    Args:
+        titles: Of the columns; by default when the moments are.
+    """
     readers: tuple[tuple[str, Callable[[LiveMoment], int | None]], ...] = (
         ("allocated", lambda it: it.allocated_bytes),
         ("reserved", lambda it: it.reserved_bytes),
         ("used", lambda it: it.used_bytes),
         ("capacity", lambda it: it.total_bytes),
     )
-    rows = [["moment", *map(_name_moment, moments)]]
+    rows = [list(titles) or ["moment", *map(_name_moment, moments)]]
     for name, read in readers:
         sizes = [read(it) for it in moments]
         if any(size is not None for size in sizes):
@@ -321,16 +326,26 @@ def _describe_groups(groups: LiveGroups, whole_bytes: int | None, width: int) ->
         yield _name_row(lead, row.name, row.frame, width)
 
 
-def _describe_changes(changes: ChangeGroups, width: int) -> Iterator[str]:
+def describe_changes(
+    changes: ChangeGroups,
+    width: int,
+    columns: str = "difference, first, second",
+    absent: tuple[str, str] = ("0 B", "0 B"),
+) -> Iterator[str]:
+    """Yield what differs by line, module or kind.
+
+    Args:
+        absent: What stands for nothing at the first moment, and at the second.
+    """
     yield ""
     if not changes.rows:
         yield cut_words(f"{_TITLES[changes.by]}: no difference", width)
         return
-    yield cut_words(
-        f"{_title(changes.by, len(changes.rows), changes.groups)}: difference, first, second", width
-    )
+    yield cut_words(f"{_title(changes.by, len(changes.rows), changes.groups)}: {columns}", width)
     for row in changes.rows:
-        sizes = f"{format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
+        first = format_bytes(row.first_bytes) if row.first_bytes else absent[0]
+        second = format_bytes(row.second_bytes) if row.second_bytes else absent[1]
+        sizes = f"{first:>9}  {second:>9}"
         yield _name_row(f"  {say_signed(row.change_bytes):>10}  {sizes}  ", row.name, row.frame, width)
 
 

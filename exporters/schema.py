@@ -20,6 +20,11 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS = {
     "calibration": ("vramscope.calibration/1", "analyzers.planning.theory.calibration", "Calibration"),
+    "compiled-estimate": (
+        "vramscope.compiled-estimate/1",
+        "analyzers.planning.steps.compiled",
+        "CompiledEstimate",
+    ),
     "device-profile": ("vramscope.device-profile/1", "exporters.device_profile", "DeviceProfileReport"),
     "difference": ("vramscope.difference/1", "analyzers.comparison", "RunDifference"),
     "estimate": ("vramscope.estimate/1", "exporters.estimates", "EstimateReport"),
@@ -35,6 +40,11 @@ SCHEMAS = {
     "seqlen": ("vramscope.seqlen/1", "exporters.seqlen.text", "LengthReport"),
     "serving-estimate": ("vramscope.serving-estimate/1", "analyzers.planning.serving", "ServingReport"),
     "serving-log": ("vramscope.serving-log/1", "exporters.serving_log", "ServingLogReport"),
+    "snapshot-difference": (
+        "vramscope.snapshot-difference/1",
+        "analyzers.snapshot_summary.comparison",
+        "SnapshotDifference",
+    ),
     "status": ("vramscope.status/1", "engine.model", "NodeStatus"),
     "sweep": ("vramscope.sweep/1", "exporters.sweep.report", "IndexReport"),
 }

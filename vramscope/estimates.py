@@ -14,6 +14,7 @@ import msgspec
 
 from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
+from vramscope.analyzers.planning.steps.compiled import CompiledAnalysis, CompiledEstimate, judge_compiled
 from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
@@ -21,6 +22,7 @@ from vramscope.exporters.estimates import describe_step_estimate
 from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"
+_JAX_PROGRAM = "vramscope.engine.workloads.jax_memory"
 # Layers of the shallow models from which a deeper one is extrapolated.
 FAKE_DEPTHS = (4, 8, 16)
 HOST_DEPTHS = (2, 3, 4)
@@ -52,6 +54,10 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int | None = None
 
 
+class JaxStepError(UsageError):
+    """The factory returns a step of JAX: `compile_step` says what it needs."""
+
+
 class Tracing(msgspec.Struct, frozen=True, kw_only=True):
     """Traces, and whether they were made without storage."""
 
@@ -70,10 +76,14 @@ def trace_steps(request: StepRequest) -> Tracing:
     """
     _check_request(request)
     if find_spec("torch") is None:
+        if find_spec("jax") is not None:
+            raise JaxStepError("estimate_step needs PyTorch; for JAX use vramscope estimate --factory")
         raise UsageError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
     found = _run(request, is_fake=True)
     if found.error is None:
         return Tracing(result=found, is_fake=True)
+    if found.is_of_jax:
+        raise JaxStepError(f"{found.error}, which only vramscope estimate --factory reads")
     if found.doubt is None:
         raise UsageError(found.error)
     again = _run(request, is_fake=False)
@@ -154,9 +164,37 @@ def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
     return TraceResult(error=error)
 
 
-def _call(command: Sequence[str]) -> int:
+def compile_step(request: StepRequest, capacity_bytes: int | None) -> CompiledEstimate:
+    """Return what XLA says that a step of JAX needs, compiled for the devices that JAX finds here.
+
+    Raises:
+        UsageError: It cannot be compiled. Errors of the user's own code are on stderr.
+    """
+    asked = {
+        "factory": request.factory,
+        "arguments": {"batch_size": request.batch_size, "seq_length": request.seq_length},
+        "layers": request.layers,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        asking = Path(folder) / "request.json"
+        answered = Path(folder) / "result.json"
+        asking.write_bytes(msgspec.json.encode(asked))
+        code = _call(module_command(_JAX_PROGRAM, str(asking), str(answered)), is_simulated=False)
+        if not answered.is_file():
+            if code == -signal.SIGINT:
+                raise KeyboardInterrupt
+            raise UsageError(f"{request.factory} was not compiled: {sys.executable} ended with {code}")
+        analysis = msgspec.json.decode(answered.read_bytes(), type=CompiledAnalysis)
+    if analysis.error is not None:
+        raise UsageError(analysis.error)
+    return judge_compiled(analysis, request.factory, capacity_bytes)
+
+
+def _call(command: Sequence[str], *, is_simulated: bool = True) -> int:
     """Run a program, with its output on stderr, since stdout is for data."""
-    environment = user_code_environment() | {"VRAMSCOPE_SIMULATE": "estimate"}
+    environment = user_code_environment()
+    if is_simulated:
+        environment |= {"VRAMSCOPE_SIMULATE": "estimate"}
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, check=False)
     return ended.returncode
 

@@ -91,14 +91,39 @@ class ChangeGroups(msgspec.Struct, frozen=True):
 def compare_groups(
     first: Sequence[LiveGroups], second: Sequence[LiveGroups], most: int
 ) -> tuple[ChangeGroups, ...]:
-    """Return how two moments differ of which all rows are known, with the `most` largest differences."""
+    """Return how two moments differ, of which all rows are known, with the `most` largest differences.
+
+    They may be of two files. A line with another number, or in another folder, is the same if its function
+    and file have no other line that only one of the moments has.
+    """
     found = []
     for before, after in zip(first, second, strict=True):
-        sizes = [{row.name: row.size_bytes for row in groups.rows} for groups in (before, after)]
-        rows = [_change(name, sizes[0].get(name, 0), sizes[1].get(name, 0)) for name in sizes[0] | sizes[1]]
+        known = {row.name: row for row in before.rows}
+        moved = _find_moved(before.rows, after.rows)
+        rows = []
+        for row in after.rows:
+            old = known.pop(moved.get(row.name, row.name), None)
+            rows.append(_change(row.name, 0 if old is None else old.size_bytes, row.size_bytes, row.frame))
+        rows += [_change(row.name, row.size_bytes, 0, row.frame) for row in known.values()]
         differing = sorted((row for row in rows if row.change_bytes), key=lambda row: -abs(row.change_bytes))
         found.append(ChangeGroups(before.by, tuple(differing[:most]), len(differing)))
     return tuple(found)
+
+
+def _find_moved(before: Sequence[LiveRow], after: Sequence[LiveRow]) -> dict[str, str]:
+    """Return the older name of each line that was moved."""
+    names = [{row.name for row in rows} for rows in (before, after)]
+    places: list[dict[tuple[str, str], list[str]]] = [{}, {}]
+    for rows, others, found in zip((before, after), names[::-1], places, strict=True):
+        for row in rows:
+            if row.frame is not None and row.name not in others:
+                file = row.frame.filename.replace("\\", "/").rpartition("/")[2]
+                found.setdefault((row.frame.name, file), []).append(row.name)
+    return {
+        names[0]: places[0][place][0]
+        for place, names in places[1].items()
+        if len(names) == len(places[0].get(place, ())) == 1
+    }
 
 
 @dataclass(frozen=True)

@@ -160,9 +160,10 @@ def check_attachable(pid: int) -> Interpreter:
 
 
 def has_torch(pid: int) -> bool:
-    """Return whether a process of this user has loaded PyTorch."""
+    """Return whether a process of this user has loaded PyTorch or JAX."""
     try:
-        return any(Path(file.path).name.startswith("libtorch") for file in list_mapped_files(pid))
+        paths = [Path(file.path) for file in list_mapped_files(pid)]
+        return any(it.name.startswith("libtorch") or it.parent.name == "jaxlib" for it in paths)
     except OSError:
         return False
 

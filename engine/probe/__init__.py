@@ -11,7 +11,7 @@ those that never import torch shall not pay for the rest.
 from __future__ import annotations
 
 from .base import current
-from .imports import after_torch_import, forget_torch, watch_torch
+from .imports import after_torch_import, forget_imports, watch_jax, watch_torch
 from .phases import phase
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def start(runtime_dir: str, *, job: str | None = None, is_explicit: bool = False) -> None:
-    """Start to report in this process, or once torch is imported. Idempotent.
+    """Start to report in this process, or once torch or JAX is imported. Idempotent.
 
     Args:
         runtime_dir: Folder of the hub's socket.
@@ -50,11 +50,17 @@ def start(runtime_dir: str, *, job: str | None = None, is_explicit: bool = False
 
         start_session(torch, runtime_dir, job, is_explicit)
 
+    def start_with_jax(jax: Module) -> None:
+        # A program that has loaded torch as well is followed already, and its arrays are found there.
+        if current.session is None:
+            start_with(jax)
+
     _try(watch_torch, start_with)
+    _try(watch_jax, start_with_jax)
 
 
 def watch_imports(runtime_dir: str, job: str | None = None) -> None:
-    """Start to report once torch has been imported; without torch nothing is ever started.
+    """Start to report once torch or JAX has been imported; without them nothing is ever started.
 
     Args:
         runtime_dir: Folder of the hub's socket.
@@ -69,7 +75,7 @@ def stop(reason: str = "detached") -> None:
     Args:
         reason: `detached` or `exit`.
     """
-    forget_torch()
+    forget_imports()
     current.dormant = None
     session = current.session
     if session is not None:

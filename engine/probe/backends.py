@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -141,6 +142,14 @@ class Backend:
     def read_statistics(self, device: int | None) -> dict[str, Any]:
         """Every statistic of the allocator, flat."""
         return {}
+
+    def read_limit(self, device: int | None) -> int | None:
+        """Most bytes that the allocator will take, where it says so itself."""
+        return None
+
+    def find_live_stacks(self, device: int | None) -> list[tuple[int, int, Foreign]] | None:
+        """Bytes, number and frames of what lives, by stack, where the framework lists it by itself."""
+        return None
 
     def note(self) -> str | None:
         """What a reader of the values should know, in one sentence."""
@@ -400,6 +409,15 @@ def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:
         yield AllocatorBackend(xpu, "xpu", "xpu")
     if parameters_on not in {None, "cpu", "cuda"}:
         yield from _others(torch, str(parameters_on))
+    if "jax" in sys.modules:
+        from .jax_backend import JaxBackend, find_jax
+
+        jax = find_jax()
+        if jax is not None:
+            backend = JaxBackend(jax)
+            # A program that trains with torch on the host is one of torch.
+            if backend.name != "cpu" or parameters_on != "cpu":
+                yield backend
 
 
 def _others(torch: Module, device_type: str) -> Iterator[Backend]:

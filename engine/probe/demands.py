@@ -39,6 +39,8 @@ class _Taken(NamedTuple):
     segments: list[dict[str, Any]]
     wall_s: float
     is_at_step_end: bool
+    # By stack, where the framework lists what lives without segments.
+    stacks: list[tuple[int, int, Any]] | None = None
 
 
 class Demands:
@@ -121,7 +123,9 @@ class Demands:
         has_taken = bool(self._taken)
         while self._taken:
             taken = self._taken.popleft()
-            pieces = pack_segments(taken.segments, taken.wall_s, is_at_step_end=taken.is_at_step_end)
+            pieces = pack_segments(
+                taken.segments, taken.wall_s, is_at_step_end=taken.is_at_step_end, stacks=taken.stacks
+            )
             packets = [
                 wire.encode_segments_part(request, part, len(pieces), piece)
                 for request in taken.requests
@@ -169,7 +173,12 @@ class Demands:
             except IndexError:
                 break  # the other thread has taken the last
         module = self._device.module
-        if can_snapshot(module, is_history_on=is_recording(self._device.torch)):
+        backend = self._device.backend
+        stacks = None if backend is None else backend.find_live_stacks(self._device.index)
+        if stacks is not None:
+            self._newest_s = self._clock.monotonic_s()
+            self._taken.append(_Taken(requests, [], self._clock.wall_s(), is_at_step_end, stacks))
+        elif can_snapshot(module, is_history_on=is_recording(self._device.torch)):
             self._newest_s = self._clock.monotonic_s()
             segments = take_snapshot(module, self._device.index)
             self._taken.append(_Taken(requests, segments, self._clock.wall_s(), is_at_step_end))

@@ -111,9 +111,17 @@ def bound_segments(segments: list[dict[str, Any]], most_blocks: int) -> tuple[li
 
 
 def pack_segments(
-    segments: list[dict[str, Any]], time_s: float, *, is_at_step_end: bool = False
+    segments: list[dict[str, Any]],
+    time_s: float,
+    *,
+    is_at_step_end: bool = False,
+    stacks: list[tuple[int, int, Frames]] | None = None,
 ) -> list[str]:
-    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON."""
+    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON.
+
+    Args:
+        stacks: What lives by stack, where that is not in the segments.
+    """
     chosen, left_out = bound_segments(segments, MOST_SEGMENT_BLOCKS)
     rows = []
     for position, segment in enumerate(chosen):
@@ -125,7 +133,7 @@ def pack_segments(
         "time_s": time_s,
         "segments": rows,
         "left_out": left_out,
-        "live_stacks": find_stacks(chosen),
+        "live_stacks": find_stacks(chosen) if stacks is None else stacks,
         "is_at_step_end": is_at_step_end,
     }
     packed = base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 3)).decode()

@@ -119,6 +119,9 @@ def find_simulation(module: Module) -> dict[str, Any] | None:
 
 def find_capacity(backend: Backend, index: int | None, total_bytes: int | None) -> int | None:
     """Return the bytes that the allocator may reserve, if it was limited below the device's total."""
+    limit = backend.read_limit(index)
+    if limit is not None:
+        return limit
     ask = getattr(backend.module, "get_per_process_memory_fraction", None)
     if ask is None or index is None or not total_bytes:
         return None

@@ -1,4 +1,4 @@
-"""Notice that torch was imported, by whomever and whenever, without importing it."""
+"""Notice that torch or JAX was imported, by whomever and whenever, without importing it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Callback = Callable[[Module], None]
 
-_TORCH = "torch"
-
 
 def after_torch_import(callback: Callback) -> None:
     """Call back with the module each time that torch has been fully executed; at once if it has been.
@@ -31,15 +29,26 @@ def watch_torch(callback: Callback) -> None:
     _watch.add(callback, is_last=True)
 
 
-def forget_torch() -> None:
-    """Undo `watch_torch`."""
+def watch_jax(callback: Callback) -> None:
+    """Call back with `jax` once it has been imported; replaces an earlier callback."""
+    _jax_watch.add(callback, is_last=True)
+
+
+def forget_imports() -> None:
+    """Undo `watch_torch` and `watch_jax`."""
     _watch.forget_last()
+    _jax_watch.forget_last()
 
 
-class TorchWatch:
-    """A finder that finds nothing itself: the others find torch, and it waits for torch to be executed."""
+class ImportWatch:
+    """A finder that finds nothing itself: the others find a module, and it waits until that is executed.
 
-    def __init__(self) -> None:
+    Args:
+        name: Name of the module.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._callbacks: list[Callback] = []
         self._last: Callback | None = None
 
@@ -51,16 +60,16 @@ class TorchWatch:
             self._callbacks.append(callback)
         if not any(finder is self for finder in sys.meta_path):
             sys.meta_path.insert(0, self)
-        torch = sys.modules.get(_TORCH)
-        if torch is not None and _is_executed(torch):
-            _call(callback, torch)
+        module = sys.modules.get(self._name)
+        if module is not None and _is_executed(module):
+            self._call(callback, module)
 
     def forget_last(self) -> None:
         self._last = None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Foreign = None) -> Foreign:
-        """Return the other finders' spec of torch, with a prepared loader; None for all other modules."""
-        if name != _TORCH:
+        """Return the other finders' spec of the module, with a prepared loader; None for all others."""
+        if name != self._name:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
@@ -71,7 +80,7 @@ class TorchWatch:
         return None
 
     def _prepare(self, loader: Foreign) -> None:
-        """Make one loader call us after it has executed torch; afterwards it is as it was."""
+        """Make one loader call us after it has executed the module; afterwards it is as it was."""
         execute = getattr(loader, "exec_module", None)
         if execute is None or "exec_module" in getattr(loader, "__dict__", {"exec_module": None}):
             return
@@ -80,9 +89,15 @@ class TorchWatch:
             loader.__dict__.pop("exec_module", None)
             execute(module)
             for callback in [*self._callbacks, *([self._last] if self._last else [])]:
-                _call(callback, module)
+                self._call(callback, module)
 
         loader.exec_module = execute_and_call
+
+    def _call(self, callback: Callback, module: Module) -> None:
+        try:
+            callback(module)
+        except Exception as error:  # noqa: BLE001 - the import succeeds whatever we do afterwards
+            current.note_failure(f"what follows the import of {self._name}", error)
 
 
 def _is_executed(module: Module) -> bool:
@@ -90,11 +105,5 @@ def _is_executed(module: Module) -> bool:
     return not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
-def _call(callback: Callback, torch: Module) -> None:
-    try:
-        callback(torch)
-    except Exception as error:  # noqa: BLE001 - the import of torch succeeds whatever we do afterwards
-        current.note_failure("what follows the import of torch", error)
-
-
-_watch = TorchWatch()
+_watch = ImportWatch("torch")
+_jax_watch = ImportWatch("jax")

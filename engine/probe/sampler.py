@@ -31,7 +31,7 @@ from .peak_file import PeakFile
 from .phase_memory import Call, PhaseMark, PhaseWatch
 from .steps import Sizes, StepEnd, StepWatch
 from .transport import Connection, Outbox
-from .wire import DEMANDS, Demand, ReadingRow, decode_demand, encode_goodbye
+from .wire import DEMANDS, JAX_DEMANDS, Demand, ReadingRow, decode_demand, encode_goodbye
 
 # Between two readings of our own thread, if steps are long.
 SAMPLE_S = 0.1
@@ -112,7 +112,6 @@ class Announcement:
             "started_s": read_started_s(),
             "command": " ".join(self._argv),
             "python": platform.python_version(),
-            "torch": _version_of(device.torch),
         }
         self._first_s: float | None = None
         self._next_s = float("-inf")
@@ -139,6 +138,7 @@ class Announcement:
         self.composed = {
             **self._fixed,
             "job": simulated.get("job") or self.job,
+            **self._name_framework(),
             "backend": backend.name if backend is not None else None,
             "is_simulated": bool(simulated),
             "device": identity,
@@ -146,10 +146,17 @@ class Announcement:
             "capacity_bytes": self.capacity_bytes,
             "context_bytes": simulated.get("context_bytes"),
             "allocator_settings": allocator_settings() or None,
-            "demands": DEMANDS,
+            "demands": JAX_DEMANDS if self._is_of_jax else DEMANDS,
             "notes": [str(note) for note in (*notes, *(simulated.get("notes") or ())) if note],
         }
         return self.composed
+
+    @property
+    def _is_of_jax(self) -> bool:
+        return getattr(self._device.torch, "__name__", "torch") == "jax"
+
+    def _name_framework(self) -> dict[str, str | None]:
+        return {"jax" if self._is_of_jax else "torch": _version_of(self._device.torch)}
 
     def describe_for_record(self) -> dict[str, Any]:
         hello = self.compose()
@@ -158,15 +165,15 @@ class Announcement:
             "started_s": hello["started_s"],
             "argv": self._argv,
             "python": hello["python"],
-            "torch": hello["torch"],
+            "torch": hello.get("torch"),
             "backend": hello["backend"],
             "is_simulated": hello["is_simulated"],
             "rank": hello["coordinates"],
         }
 
 
-def _version_of(torch: Module) -> str | None:
-    version = getattr(torch, "__version__", None)
+def _version_of(module: Module) -> str | None:
+    version = getattr(module, "__version__", None)
     return None if version is None else str(version)
 
 

@@ -504,7 +504,7 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
         atexit.unregister(_end_at_exit)
         atexit.register(_end_at_exit)
     if session.torch is not torch:
-        session.torch = torch
+        session.torch = session._device.torch = torch
         session._is_observer_settled = False
     session.is_explicit = session.is_explicit or is_explicit
     session.start()

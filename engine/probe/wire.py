@@ -19,6 +19,8 @@ PART_CHARACTERS = 48 * 1024
 
 # What is understood; announced to the hub, so that it need not ask in vain.
 DEMANDS = ("segments", "detach", "history", "modules", "advise")
+# Of a program of JAX, whose arrays are listed by stack alone.
+JAX_DEMANDS = ("segments", "detach")
 _LONGEST_TEXT = 800
 _LONGEST_NOTE = 300
 _MOST_NOTES = 12

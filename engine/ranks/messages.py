@@ -69,6 +69,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     job: str | None = None
     python: str | None = None
     torch: str | None = None
+    jax: str | None = None
     backend: Backend | None = None
     is_simulated: bool = False
     device: ProbedDevice | None = None

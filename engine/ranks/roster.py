@@ -286,6 +286,10 @@ def _key_of(rank: RankSample) -> ProcessKey:
 def _explain_age(track: RankTrack, wish: Wish) -> str | None:
     if wish.kind in track.hello.demands:
         return None
+    if track.hello.jax is not None:
+        return (
+            f"process {track.pid} is a program of JAX, for which there is no request of the kind {wish.kind}"
+        )
     return (
         f"the probe of process {track.pid} is too old for {wish.kind}: restart the job, or detach it "
         "and attach again"

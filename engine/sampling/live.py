@@ -19,6 +19,7 @@ from .sampler import SourceSampler
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
     from ..sources.owners.watch import OwnersWatch
+    from ..sources.preallocation import PreallocationWatch
     from ..sources.serving.watch import ServingWatch
     from .events import RecentEvents
 
@@ -79,6 +80,7 @@ class LiveProducer:
         servers: "ServingWatch | None" = None,
         events: "RecentEvents | None" = None,
         owners: "OwnersWatch | None" = None,
+        preallocation: "PreallocationWatch | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -91,6 +93,7 @@ class LiveProducer:
         self._servers = servers
         self._events = events
         self._owners = owners
+        self._preallocation = preallocation
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -177,6 +180,8 @@ class LiveProducer:
         if self._owners is not None:
             devices, told = self._owners.collect(devices)
             notes += told
+        if self._preallocation is not None:
+            notes += self._preallocation.collect(devices)
         ranks: tuple[RankSample, ...] = ()
         if self._roster is not None:
             devices, ranks, told = self._roster.collect(devices, host)
@@ -250,6 +255,7 @@ def open_node(
     from ..sources.kernel_log import KernelLog
     from ..sources.nvml import NvmlSource
     from ..sources.owners.watch import OwnersWatch
+    from ..sources.preallocation import PreallocationWatch
     from .events import RecentEvents
 
     root = locate_root() if root is None else root
@@ -284,4 +290,5 @@ def open_node(
         servers=servers,
         events=RecentEvents(KernelLog(root)),
         owners=OwnersWatch(root, home=Path(home) if home and root == Path("/") else None),
+        preallocation=PreallocationWatch(root / "proc"),
     )

@@ -13,17 +13,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
-import site
 import sys
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -31,8 +27,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..child_processes import USER_PATH_VARIABLE
 from ..text import fit_to_reader
+from .user_module import TraceError, find_factory
 
 _HEAD_NAMES = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
 
@@ -86,10 +82,6 @@ def find_vocabulary(layer: nn.Module, *, is_last: bool) -> int | None:
 Traced = dict[str, Any]
 # Arguments of `scaled_dot_product_attention`, in order.
 _ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-
-
-class TraceError(Exception):
-    """A model that cannot be traced; the text names layer and operation."""
 
 
 def trace_module(module: nn.Module, inputs: Sequence[Any], dtype: torch.dtype | None = None) -> Traced:
@@ -384,46 +376,6 @@ def _count_nodes() -> int:
 
 # What was found, or what went wrong, is written as JSON into the file that is named; where the user's own
 # code raises, its traceback goes to stderr, without our frames.
-
-
-def find_factory(spec: str) -> Any:
-    """Import `module:function`; the working folder is searched too."""
-    module_name, _, name = spec.partition(":")
-    factory = getattr(import_user_module(module_name), name, None)
-    if not callable(factory):
-        raise TraceError(f"--factory {spec}: {module_name} has no function {name!r}")
-    return factory
-
-
-def import_user_module(name: str) -> ModuleType:
-    """Import a module of the user, as a script in the working folder would.
-
-    From here on the working folder is on the search path: before other people's packages, as a `datasets.py`
-    there is meant, and after the standard library, as a `tokenize.py` is not. What we need ourselves has been
-    imported by now; what torch imports later is imported first. A module with the name of one of Python's, as
-    in `code:make`, is still looked for in that folder first.
-
-    Raises:
-        ModuleNotFoundError: There is none.
-    """
-    with suppress(ImportError):
-        importlib.import_module("sympy")  # torch does so when it meets the first fake tensor
-    further = os.environ.get(USER_PATH_VARIABLE, "")
-    folders = list(dict.fromkeys([str(Path.cwd()), *filter(None, further.split(os.pathsep))]))
-    packages = {*site.getsitepackages(), site.getusersitepackages()}
-    place = next((at for at, entry in enumerate(sys.path) if entry in packages), len(sys.path))
-    top = name.partition(".")[0]
-    for other in sys.stdlib_module_names - sys.modules.keys() - {top}:
-        # Python's modules of other systems, which packages try to import: colorama asks for `msvcrt`.
-        if PathFinder.find_spec(other) is None and other not in sys.builtin_module_names:
-            sys.modules[other] = None  # type: ignore[assignment] # as without the folder: it is not found
-    sys.path[place:place] = [folder for folder in folders if folder not in sys.path]
-    if top in sys.stdlib_module_names and top not in sys.modules:
-        spec = PathFinder.find_spec(top, folders)
-        if spec is not None and spec.loader is not None:
-            module = sys.modules[top] = module_from_spec(spec)
-            spec.loader.exec_module(module)
-    return importlib.import_module(name)
 
 
 def _skip_ours(trace: TracebackType | None) -> TracebackType | None:

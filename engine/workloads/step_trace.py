@@ -8,14 +8,13 @@ stderr, without our frames; the result says if tensors without values may be the
 from __future__ import annotations
 
 import gc
-import inspect
 import json
 import logging
 import os
 import sys
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -35,7 +34,8 @@ from ..simulation.installation import install
 from ..simulation.simulation import Simulation
 from ..simulation.storages import StorageRegistry
 from ..text import fit_to_reader
-from .model_tracer import TraceError, find_factory, make_input
+from .model_tracer import make_input
+from .user_module import JaxStepError, TraceError, choose_arguments, find_factory, is_of_jax
 
 # A block is marked once; what nobody marks is classified by its lifetime, when the trace is read.
 
@@ -320,23 +320,6 @@ class Training(NamedTuple):
     optimizer: Any = None
 
 
-def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]) -> dict[str, object]:
-    """Return those of the given arguments that a function names."""
-    try:
-        parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return {}
-    takes_all = any(it.kind is inspect.Parameter.VAR_KEYWORD for it in parameters.values())
-    chosen = {name: value for name, value in given.items() if value is not None}
-    refused = [name for name in chosen if name not in parameters and not takes_all and name != "device"]
-    if refused:
-        raise TraceError(
-            f"the factory has no argument {refused[0]}; its arguments are "
-            f"{', '.join(parameters) or 'none'}: add it to the signature, or leave the flag out"
-        )
-    return {name: value for name, value in chosen.items() if takes_all or name in parameters}
-
-
 def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Training:
     """Make a training of a function's result; `inputs` are those of a module's forward, as `4x1024:int64`."""
     if isinstance(made, nn.Module):
@@ -437,6 +420,8 @@ class StepTracer:
         factory = find_factory(request["factory"])
         given = {**request["arguments"], "layers": layers, "device": "cuda"}
         made = factory(**choose_arguments(factory, given))
+        if is_of_jax(made):
+            raise JaxStepError
         training = make_training(made, request["inputs"], request["optimizer"])
         begins = self._run(training)
         self._log.is_running = False
@@ -559,6 +544,8 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         step_in_spite_of_overflow()
         begun_s = perf_counter()
         traces = [_trace_among(tracer, simulation.post, request, layers) for layers in request["depths"]]
+    except JaxStepError:
+        return {"error": "the factory returned a function of JAX", "is_of_jax": True}
     except TraceError as error:
         return {"error": str(error)}
     except ledger.Refusal as error:

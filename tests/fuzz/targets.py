@@ -259,6 +259,9 @@ def read_memory(data: bytes) -> None:
 def read_snapshot(data: bytes) -> None:
     """Decode a memory snapshot as the process does that is made for it."""
     reply = decode(io.BufferedReader(io.BytesIO(data)))
+    at_once = decode(io.BufferedReader(io.BytesIO(data)), are_events_many=True)
+    assert at_once.refusal == reply.refusal
+    assert at_once.is_out_of_memory == reply.is_out_of_memory
     assert (reply.snapshot is None) == bool(reply.refusal or reply.is_out_of_memory)
     assert reply.refusal is None or "\n" not in reply.refusal
 
@@ -460,9 +463,12 @@ def _seed_trace() -> Iterable[bytes]:
 
 
 def _seed_snapshot() -> Iterable[bytes]:
-    from tests.engine.files.snapshots import small_snapshot
+    from tests.engine.files.snapshots import BASE, event, frame, small_snapshot, snapshot
 
-    return [pickle.dumps(small_snapshot(), protocol=protocol) for protocol in (2, 4)]
+    small = [pickle.dumps(small_snapshot(), protocol=protocol) for protocol in (2, 4)]
+    stack = [frame("step")]
+    events = [event("alloc", BASE + 512 * number, 512, number, frames=stack) for number in range(1500)]
+    return [*small, pickle.dumps(snapshot(small_snapshot()["segments"], events), protocol=4)]
 
 
 def _seed_flight() -> Iterable[bytes]:

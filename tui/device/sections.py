@@ -208,6 +208,8 @@ class SegmentSection:
         segment_map = question.segment_map
         if segment_map is None:
             return [[Span(f" {explain_absence(rank, question)}", "muted")]]
+        if not segment_map.segments and segment_map.live_stacks:
+            return [[Span(" No segments: this program lists what lives by line alone.", "muted")]]
         key = (segment_map, width, rows)
         if len(self._drawn_for) != 3 or self._drawn_for[0] is not segment_map or self._drawn_for != key:
             self._drawn_for = key

@@ -45,6 +45,7 @@ from .frame.settings import read_settings
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.steps import StepTrace
     from vramscope.engine.files.case_table import CaseTable
+    from vramscope.estimates import StepRequest
     from vramscope.exporters.estimates import EstimateReport
 
 
@@ -257,7 +258,7 @@ _MARK = "vramscope_simulated"
 
 
 def estimate_factory(arguments: Namespace) -> int:
-    from vramscope.estimates import StepRequest, estimate_request, read_allocator_settings
+    from vramscope.estimates import JaxStepError, StepRequest, estimate_request, read_allocator_settings
 
     _check_flags(arguments)
     capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
@@ -274,7 +275,10 @@ def estimate_factory(arguments: Namespace) -> int:
         settings=read_allocator_settings(),
         context_bytes=arguments.context,
     )
-    tracing, estimate = estimate_request(request, capacity_bytes)
+    try:
+        tracing, estimate = estimate_request(request, capacity_bytes)
+    except JaxStepError:
+        return _estimate_compiled(arguments, request, capacity_bytes)
     if arguments.snapshot is not None:
         (trace,) = tracing.result.traces
         write_whole(pickle.dumps(describe_peak(trace, request.settings)), arguments.snapshot)
@@ -290,6 +294,25 @@ def estimate_factory(arguments: Namespace) -> int:
         emit_fitted(read_settings(arguments), lambda width: describe_step_estimate(estimate, width))
     check = estimate.capacity
     return choose_fit_code(arguments, does_fit=None if check is None else check.does_fit)
+
+
+def _estimate_compiled(arguments: Namespace, request: "StepRequest", capacity_bytes: int | None) -> int:
+    """Print what a step of JAX needs, by its compiler."""
+    from vramscope.estimates import compile_step
+    from vramscope.exporters.compiled_estimate import describe_compiled_estimate
+
+    refuse(
+        pick(arguments, ("input", "optimizer", "ranks", "rank", "full", "context", "snapshot")),
+        "does not go with a step of JAX, which XLA compiles as the factory returns it",
+    )
+    if arguments.format == "github":
+        raise UsageError("--format github does not go with a step of JAX: XLA names no lines")
+    estimate = compile_step(request, capacity_bytes)
+    if arguments.json:
+        emit_json(estimate)
+    else:
+        emit_fitted(read_settings(arguments), lambda width: describe_compiled_estimate(estimate, width))
+    return choose_fit_code(arguments, does_fit=estimate.does_fit)
 
 
 def _check_flags(arguments: Namespace) -> None:

@@ -135,13 +135,18 @@ class MemoryTools:
     def diff(self, a: str, b: str) -> str:
         """Compare two runs: from which step on they differ, and by how much (vramscope.difference/1).
 
+        Of two memory snapshots it says what is new, gone or larger (vramscope.snapshot-difference/1).
+
         Args:
-            a: Path of the earlier run: a recording, memory trace or series.
+            a: Path of the earlier run: a recording, memory trace, series or snapshot.
             b: Path of the run to compare with it.
         """
-        from .verbs.diff import compare_files
+        from .verbs.diff import are_snapshots, compare_files, compare_snapshot_files
 
-        return self._answer("diff", compare_files(_find_file(a), _find_file(b)).difference)
+        paths = _find_file(a), _find_file(b)
+        if are_snapshots(*paths):
+            return self._answer("diff", compare_snapshot_files(*paths))
+        return self._answer("diff", compare_files(*paths).difference)
 
     def estimate(
         self,

@@ -99,6 +99,8 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the simulated device refused to go on, and nothing was raised."""
     doubt: str | None = None
     """Why tensors without values may be to blame for the error."""
+    is_of_jax: bool = False
+    """Whether the factory returned a function of JAX."""
 
 
 SCHEMA = "vramscope.factory-estimate/1"

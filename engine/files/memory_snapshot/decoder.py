@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...errors import InputFileError
+from ...model.memory_snapshot import MemorySnapshot
 from ...sandbox import confine_decoder
+from ...units import MIB
 from ..base.packed_file import GzipStream
 from .reader import GZIP_MARK, Reply, convert_tree, encode_reply
 
@@ -36,6 +38,10 @@ _FAILURES = (
     OSError,
     zlib.error,
 )
+
+
+# From this size on, unpacked or not, the events of a trace are read at once: numpy takes 0.1 s to load.
+_LARGE_BYTES, _LARGE_PACKED_BYTES = 8 * MIB, MIB
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -59,21 +65,54 @@ def main() -> None:
     """Decode standard input to standard output: `decoder BYTES_OF_MEMORY SECONDS`."""
     limit_bytes = int(sys.argv[1])
     limit_s = int(sys.argv[2])
-    _limit_resources(limit_bytes, limit_s)
     # Everything lives until the end, so there is nothing to collect.
     gc.disable()
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        are_events_many = _is_large(stream) and _load_numpy()
+        _limit_resources(limit_bytes, limit_s)
         # All modules are loaded by now.
         confine_decoder()
-        reply = encode_reply(decode(stream))
+        reply = encode_reply(decode(stream, are_events_many=are_events_many))
     sys.stdout.buffer.write(reply)
     sys.stdout.buffer.flush()
     # Freeing millions of objects one by one would take longer than leaving.
     os._exit(0)
 
 
-def decode(stream: io.BufferedReader) -> Reply:
+def _is_large(stream: io.BufferedReader) -> bool:
+    size_bytes = os.fstat(stream.fileno()).st_size
+    is_packed = stream.peek(2)[:2] == GZIP_MARK
+    return size_bytes >= (_LARGE_PACKED_BYTES if is_packed else _LARGE_BYTES)
+
+
+def _load_numpy() -> bool:
+    """Load numpy, which is optional, before no file can be opened any more; return whether it is there.
+
+    Its libraries must start no threads, since the kernel confines only the one that asks for it.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
     try:
+        from . import event_runs  # noqa: F401 - it is used once this process is confined
+    except ImportError:
+        return False
+    return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - as numbers
+
+
+def decode(stream: io.BufferedReader, *, are_events_many: bool = False) -> Reply:
+    """Decode a snapshot.
+
+    Args:
+        stream: It can be read again from its start.
+        are_events_many: Try to read the events of its traces at once, which needs numpy and memory for two
+            copies of the file.
+    """
+    try:
+        if are_events_many:
+            snapshot = _convert_at_once(stream)
+            if snapshot is not None:
+                return Reply(snapshot=snapshot)
+            stream.seek(0)
         return Reply(snapshot=convert_tree(_load(stream)))
     except InputFileError as error:
         return Reply(refusal=str(error))
@@ -83,9 +122,35 @@ def decode(stream: io.BufferedReader) -> Reply:
         return Reply(is_out_of_memory=True)
 
 
+def _convert_at_once(stream: io.BufferedReader) -> MemorySnapshot | None:
+    """Return a snapshot whose events were read at once; None where it is to be read in the usual way."""
+    from .event_runs import OtherFormError, read_at_once
+
+    try:
+        content = _unpack(stream)
+        if content.peek(2)[:2] not in _PICKLE_MARKS:
+            return None
+        root, runs = read_at_once(content.read(), _unpickle)
+        return convert_tree(root, runs)
+    except (*_FAILURES, InputFileError, OtherFormError, RecursionError, MemoryError):
+        # It may still be sound; if not, the usual way says what is wrong.
+        return None
+
+
+def _unpack(stream: io.BufferedReader) -> io.BufferedReader:
+    if stream.peek(2)[:2] == GZIP_MARK:
+        return io.BufferedReader(GzipStream(stream))
+    return stream
+
+
+def _unpickle(data: bytes) -> object:
+    # The unpickler looks ahead only in such a stream.
+    return _PlainUnpickler(io.BufferedReader(io.BytesIO(data), MIB)).load()
+
+
 def _load(stream: io.BufferedReader) -> object:
     try:
-        content = io.BufferedReader(GzipStream(stream)) if stream.peek(2)[:2] == GZIP_MARK else stream
+        content = _unpack(stream)
         head = content.peek(4)[:4]
         if head[:2] not in _PICKLE_MARKS:
             raise InputFileError(f"{_describe_head(head)}; {_EXPECTATION}")

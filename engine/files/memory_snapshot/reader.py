@@ -6,7 +6,7 @@ import subprocess
 import sys
 from array import array
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -79,7 +79,20 @@ _MOST_CHARS = 1000
 _SIMULATED = "vramscope_simulated"
 
 
-def convert_tree(root: object) -> MemorySnapshot:
+class Runs(Protocol):
+    """Runs of events that were read at once; in the tree is an empty tuple in place of each."""
+
+    @property
+    def are_all_taken(self) -> bool: ...
+
+    def take(self, columns: TraceColumns, stacks: StackInterner) -> None:
+        """Append the next run, in the order of the file, to the columns of its trace."""
+
+    def resolve(self, event: object) -> object:
+        """Return an event that is in no run, with its list where it refers to one of the runs."""
+
+
+def convert_tree(root: object, runs: Runs | None = None) -> MemorySnapshot:
     """Convert an unpickled snapshot, a dict with `segments` or the bare list of segments, to columns."""
     if isinstance(root, list):
         root = {"segments": root}
@@ -90,9 +103,8 @@ def convert_tree(root: object) -> MemorySnapshot:
         refuse((), f"expected a memory snapshot, a dict with `segments`; got {keys}")
     stacks = StackInterner()
     segments = SegmentCollector(stacks)
-    for index, segment in enumerate(expect_list(root["segments"], ("segments",))):
-        segments.add(segment, ("segments", index))
-    traces = read_traces(root, stacks)
+    segments.add_all(expect_list(root["segments"], ("segments",)), ("segments",))
+    traces = read_traces(root, stacks, runs)
     annotations, omitted = _read_annotations(root.get("external_annotations"))
     return MemorySnapshot(
         segments=segments.columns,
@@ -165,10 +177,23 @@ _GET_ADDRESS, _GET_SIZE, _GET_STREAM, _GET_TIME = map(make_int_getter, ("addr", 
 
 
 def collect_trace(
-    events: list[object], device: int, stacks: StackInterner, place: Place, *, is_overflowed: bool | None
+    events: list[object],
+    device: int,
+    stacks: StackInterner,
+    place: Place,
+    *,
+    is_overflowed: bool | None,
+    runs: Runs | None = None,
 ) -> TraceColumns:
     """Collect the events of one device in columns; `is_overflowed` None: the file does not say."""
     columns = _make_columns(device, is_overflowed)
+    if runs is not None:
+        for index, event in enumerate(events):
+            if event == ():
+                runs.take(columns, stacks)
+            else:
+                _append_event(columns, runs.resolve(event), stacks, (*place, index))
+        return columns
     try:
         _collect_at_once(columns, events, stacks, (*place, "frames"))
     except (InputFileError, KeyError, TypeError, OverflowError, ValueError, AttributeError):
@@ -226,7 +251,9 @@ def _append_event(columns: TraceColumns, event: object, stacks: StackInterner, p
     columns.stack.append(stacks.intern(fields.get("frames"), (*place, "frames")))
 
 
-def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[TraceColumns, ...]:
+def read_traces(
+    root: dict[object, object], stacks: StackInterner, runs: Runs | None = None
+) -> tuple[TraceColumns, ...]:
     devices = expect_list(root.get("device_traces") or [], ("device_traces",))
     overflows = root.get("trace_alloc_overflowed")
     seen: set[int] = set()
@@ -240,7 +267,9 @@ def read_traces(root: dict[object, object], stacks: StackInterner) -> tuple[Trac
             refuse(place, "an earlier device has the same list of events; expected its own")
         seen.add(id(listed))
         is_overflowed = _read_overflow(overflows, device)
-        traces.append(collect_trace(listed, device, stacks, place, is_overflowed=is_overflowed))
+        traces.append(collect_trace(listed, device, stacks, place, is_overflowed=is_overflowed, runs=runs))
+    if runs is not None and not runs.are_all_taken:
+        refuse(("device_traces",), "events are elsewhere as well")
     return tuple(traces)
 
 

@@ -3,8 +3,11 @@
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import NoReturn, cast
+
+import msgspec
 
 from ...errors import InputFileError
 from ...model.memory_snapshot import UNMEASURED, BlockColumns, BlockState, Frame, SegmentColumns, StackTable
@@ -227,7 +230,49 @@ class SegmentCollector:
             )
         return notes
 
-    def add(self, segment: object, place: Place) -> None:
+    def add_all(self, segments: list[object], place: Place) -> None:
+        try:
+            self._add_at_once(segments, place)
+        except (InputFileError, LookupError, TypeError, OverflowError, ValueError, AttributeError):
+            # One by one, other dialects are understood, and what is wrong is found and named.
+            for index, segment in enumerate(segments):
+                self._add(segment, (*place, index))
+
+    def _add_at_once(self, segments: list[object], place: Place) -> None:
+        """Add segments as PyTorch writes them today, or raise before any is added."""
+        lists = cast("list[list[object]]", [_GET_BLOCKS(segment) for segment in segments])
+        filled = [id(blocks) for blocks in lists if blocks]
+        pools = list(map(_GET_POOL, segments))
+        if set(map(type, (*segments, *lists))) - {dict, list} or len(set(filled)) != len(filled):
+            raise TypeError
+        if not all(type(pool) is tuple and len(pool) == 2 for pool in pools):
+            raise TypeError
+        owner, number = cast("tuple[list[int], list[int]]", zip(*pools, strict=True) if pools else ([], []))
+        total_bytes = array("q", map(_GET_TOTAL, segments))
+        columns = (
+            array("i", map(_GET_DEVICE, segments)),
+            array("Q", map(_GET_ADDRESS, segments)),
+            total_bytes,
+            array("q", map(_GET_STREAM, segments)),
+            array("b", map(_ARE_LARGE.__getitem__, map(_GET_TYPE, segments))),
+            array("q", owner),
+            array("q", number),
+            array("b", map(bool, map(_GET_EXPANDABLE, segments))),
+            array("i", self._stacks.intern_all(map(_GET_FRAMES, segments), (*place, "frames"))),
+        )
+        if min(total_bytes, default=0) < 0 or min(columns[0], default=0) < 0:
+            raise ValueError
+        sizes = self._blocks.add_at_once(list(chain.from_iterable(lists)), (*place, "blocks"))
+        for whole, added in zip(_list_columns(self.columns)[:-1], columns, strict=True):
+            whole.extend(added)
+        ends = array("q", accumulate(map(len, lists)))
+        self.columns.first_block.extend(ends)
+        until = [0, *accumulate(sizes)]
+        starts = (0, *ends[:-1])
+        for start, end, total in zip(starts, ends, total_bytes, strict=False):
+            self._uneven_count += until[end] - until[start] != total
+
+    def _add(self, segment: object, place: Place) -> None:
         fields = expect_dict(segment, place)
         address = expect_address(take(fields, "address", place), (*place, "address"))
         total_bytes = expect_int(take(fields, "total_size", place), (*place, "total_size"), least=0)
@@ -279,6 +324,11 @@ _STATES: dict[object, int] = {
 }
 _GET_ADDRESS, _GET_SIZE, _GET_REQUESTED = map(make_int_getter, ("address", "size", "requested_size"))
 _GET_STATE, _GET_FRAMES = map(make_getter, ("state", "frames"))
+_GET_TOTAL, _GET_DEVICE, _GET_STREAM = map(make_int_getter, ("total_size", "device", "stream"))
+_GET_TYPE, _GET_POOL, _GET_EXPANDABLE, _GET_BLOCKS = map(
+    make_getter, ("segment_type", "segment_pool_id", "is_expandable", "blocks")
+)
+_ARE_LARGE: dict[object, int] = {"large": 1, "small": 0}
 
 
 def _make_columns() -> BlockColumns:
@@ -311,9 +361,18 @@ class BlockCollector:
             address = segment_address
             for index, block in enumerate(blocks):
                 address = self._add_block(part, block, address, (*place, index))
+        self._extend(part)
+        return sum(part.size_bytes)
+
+    def add_at_once(self, blocks: list[object], place: Place) -> "array[int]":
+        """Add blocks as PyTorch writes them today, or raise before any is added; return their sizes."""
+        part = self._collect_at_once(blocks, place)
+        self._extend(part)
+        return part.size_bytes
+
+    def _extend(self, part: BlockColumns) -> None:
         for whole, added in zip(_list_columns(self.columns), _list_columns(part), strict=True):
             whole.extend(added)
-        return sum(part.size_bytes)
 
     def _collect_at_once(self, blocks: list[object], place: Place) -> BlockColumns:
         part = BlockColumns(
@@ -367,5 +426,5 @@ def _read_state(fields: dict[object, object], place: Place) -> int:
     return code
 
 
-def _list_columns(columns: BlockColumns) -> tuple["array[int]", ...]:
-    return columns.address, columns.size_bytes, columns.requested_bytes, columns.state, columns.stack
+def _list_columns(columns: BlockColumns | SegmentColumns) -> tuple["array[int]", ...]:
+    return cast('tuple["array[int]", ...]', msgspec.structs.astuple(columns))

@@ -13,7 +13,7 @@ from torch import nn
 from ...model.phase_memory import PhaseTraining
 from ..llama import Llama
 from ..llama_presets import LLAMA_PRESETS
-from ..model_tracer import import_user_module
+from ..user_module import import_user_module
 
 # Inputs and targets, on the host.
 Batch = tuple[Any, Any]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pytest
 
@@ -58,11 +58,13 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(secret, folder, own)
 
 
-def try_in(place: Place, program: str, *arguments: str, stdin: bytes = b"") -> list[dict[str, str]]:
+def try_in(
+    place: Place, program: str, *arguments: str, stdin: BinaryIO | int = subprocess.DEVNULL
+) -> list[dict[str, str]]:
     """Run a program that tries to escape, and return what came of each way, for each of its processes."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        input=stdin,
+        stdin=stdin,
         capture_output=True,
         cwd=REPOSITORY,
         timeout=60,
@@ -152,13 +154,21 @@ import pickle, sys
 import tests.engine.sandbox.escapes
 from vramscope.engine.files.memory_snapshot import decoder
 decoder._PlainUnpickler.find_class = pickle.Unpickler.find_class
+decoder._is_large = lambda stream: sys.argv[3] == "large"
+assert "numpy" not in sys.modules
+def convert_at_once(stream):
+    assert "numpy" in sys.modules
+decoder._convert_at_once = convert_at_once
 decoder.main()
 """
 
 
-def test_whoever_comes_through_the_unpickler_stays_in_the_decoder(place: Place) -> None:
-    payload = pickle.dumps(Hole(place.secret, place.folder))
-    [found] = try_in(place, HOLED_DECODER, str(1 << 30), "60", stdin=payload)
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_whoever_comes_through_the_unpickler_stays_in_the_decoder(size: str, place: Place) -> None:
+    file = place.own / "snapshot.pickle"
+    file.write_bytes(pickle.dumps(Hole(place.secret, place.folder)))
+    with file.open("rb") as stdin:
+        [found] = try_in(place, HOLED_DECODER, str(1 << 30), "60", size, stdin=stdin)
     assert list_escaped(found) == {}
     assert place.secret.read_text() == "key"
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vramscope.analyzers.comparison import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
 from vramscope.engine.errors import InputFileError, UsageError
@@ -18,21 +18,30 @@ from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_bytes
 
 from ..frame.emit import can_draw, emit_annotations, emit_fitted, emit_json
-from ..frame.flags import Reading, add_figure_flag, add_format_flags, build_look_flags
+from ..frame.flags import Reading, add_figure_flag, add_format_flags, build_look_flags, refuse, whole
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
+if TYPE_CHECKING:
+    from vramscope.analyzers.snapshot_summary.comparison import SnapshotDifference
+
 DESCRIPTION = (
-    "Compare two runs: from which step on they differ, by how much, and what only one of them found."
+    "Compare two runs: from which step on they differ, by how much, and what only one of them found; or two "
+    "memory snapshots: what is new, gone or larger."
 )
 EXAMPLES = """\
 vramscope diff yesterday.vscope today.vscope
 vramscope diff base.vscope new.vscope --format text --fail-on +5%
-vramscope diff base.vscope new.vscope --figure difference.pdf"""
+vramscope diff base.vscope new.vscope --figure difference.pdf
+vramscope diff base.pickle new.pickle --fail-on +100MiB"""
 NOTES = """\
 A and B are recordings, or anything that `vramscope import` reads: memory traces, series CSV, logs. All
-differences are B minus A. A terminal gets a screen, a pipe gets text."""
+differences are B minus A. A terminal gets a screen, a pipe gets text.
+
+If both are memory snapshots of PyTorch, it compares what lived at the peak and at the end of each, by line,
+module and kind of allocation, as text."""
 EXIT_PARTED = 3
+DEFAULT_ROWS, MOST_ROWS = 10, 10_000
 EXIT_CODES: dict[int | str, str] = {
     0: "compared",
     2: "wrong flags, or a file that cannot be read",
@@ -58,6 +67,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     add_figure_flag(output, "draw the rank or device that differs first")
     output.add_argument(
+        "--top",
+        metavar="N",
+        type=whole(1, MOST_ROWS, f"a whole number from 1 to {MOST_ROWS}"),
+        help=f"rows of each list of two snapshots (default {DEFAULT_ROWS})",
+    )
+    output.add_argument(
         "--fail-on",
         metavar="SIZE|PERCENT",
         type=Reading(read_threshold),
@@ -71,6 +86,10 @@ def run(arguments: Namespace) -> int:
     if figure is not None:
         figure.check()
     settings = read_settings(arguments)
+    if are_snapshots(arguments.a, arguments.b):
+        refuse({"--figure": figure}, "draws two runs, and these are two memory snapshots")
+        return _diff_snapshots(arguments, settings)
+    refuse({"--top": arguments.top}, "needs two memory snapshots")
     code = 0
     comparison: Comparison | None = None
     if arguments.format is not None or arguments.json or figure is not None or not can_draw(settings):
@@ -97,6 +116,41 @@ def run(arguments: Namespace) -> int:
         threshold is not None and comparison is not None and threshold.is_crossed(comparison.difference)
     )
     return EXIT_PARTED if is_crossed and code == 0 else code
+
+
+def are_snapshots(a: Path, b: Path) -> bool:
+    """Return whether both files are memory snapshots; one that cannot be read is refused later."""
+    from vramscope.engine.files.memory_file import recognize_memory_file
+
+    try:
+        return all(path.is_file() and recognize_memory_file(path) == "snapshot" for path in (a, b))
+    except InputFileError:
+        return False
+
+
+def compare_snapshot_files(a: Path, b: Path, top: int = DEFAULT_ROWS) -> "SnapshotDifference":
+    from vramscope.analyzers.snapshot_summary.comparison import compare_snapshots
+    from vramscope.engine.files.memory_snapshot import read_memory_snapshot
+
+    return compare_snapshots(read_memory_snapshot(a), read_memory_snapshot(b), _name_files(a, b), top)
+
+
+def _diff_snapshots(arguments: Namespace, settings: Settings) -> int:
+    from vramscope.exporters.snapshot_difference import (
+        annotate_snapshot_difference,
+        describe_snapshot_difference,
+    )
+
+    threshold: Threshold | None = arguments.fail_on
+    difference = compare_snapshot_files(arguments.a, arguments.b, arguments.top or DEFAULT_ROWS)
+    is_crossed = threshold is not None and threshold.is_crossed_by_snapshots(difference)
+    if arguments.json:
+        emit_json(difference)
+    elif arguments.format == "github":
+        emit_annotations(annotate_snapshot_difference(difference, is_crossed=is_crossed))
+    else:
+        emit_fitted(settings, lambda width: describe_snapshot_difference(difference, width))
+    return EXIT_PARTED if is_crossed else 0
 
 
 def _compare(arguments: Namespace) -> "Comparison":
@@ -143,6 +197,24 @@ class Threshold(NamedTuple):
                         return True
         return False
 
+    def is_crossed_by_snapshots(self, difference: "SnapshotDifference") -> bool:
+        """Return whether allocated or reserved bytes differ by more at a peak or end, or only B failed."""
+        for device in difference.devices:
+            if device.ooms_b and not device.ooms_a:
+                return True
+            for moment in device.moments:
+                levels = (
+                    (moment.a.allocated_bytes, moment.b.allocated_bytes),
+                    (moment.a.reserved_bytes, moment.b.reserved_bytes),
+                )
+                for base, size in levels:
+                    if base is None or size is None:
+                        continue
+                    apart = size - base if self.is_upward else abs(size - base)
+                    if self._is_more(apart, base):
+                        return True
+        return False
+
     def _is_more(self, apart_bytes: int, base_bytes: int) -> bool:
         if self.size_bytes is not None:
             return apart_bytes > self.size_bytes
@@ -174,13 +246,17 @@ def compare_files(a: Path, b: Path, progress: Progress = lambda share, samples: 
         _read_run(path, recordings[number], _halve(progress, number), is_recorded=is_recorded)
         for number, path in enumerate((a, b))
     )
-    names = show_name(a), show_name(b)
     return compare_runs(
         one.summary,
         other.summary,
-        files=names if names[0] != names[1] else (show_path(a), show_path(b)),
+        files=_name_files(a, b),
         formats=(one.format, other.format),
     )
+
+
+def _name_files(a: Path, b: Path) -> tuple[str, str]:
+    names = show_name(a), show_name(b)
+    return names if names[0] != names[1] else (show_path(a), show_path(b))
 
 
 class _Run(NamedTuple):
