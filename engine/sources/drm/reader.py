@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -132,11 +133,15 @@ class DrmReader:
         return HardwareReading(
             None,
             DeviceHardware(
-                driver_version=read_text(self._folder / "driver/module/version"),
+                driver_version=self.driver_version,
                 power_limit_w=self.read_power_limit_w(),
                 fan_percent=self.read_fan_percent(),
             ),
         )
+
+    @cached_property
+    def driver_version(self) -> str | None:
+        return read_text(self._folder / "driver/module/version")
 
     def list_processes(self) -> Iterator[ProcessReading]:
         """Yield the processes that use it through its device file."""
