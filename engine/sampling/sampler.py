@@ -227,6 +227,7 @@ class DeviceReadings:
             activity=hardware.activity,
             hardware=hardware.hardware,
             pci_address=identity.pci_address,
+            gpu_instance_id=identity.gpu_instance_id,
         )
         self._min_bytes = self._max_bytes = None
         return sample
@@ -284,7 +285,7 @@ PROVISIONAL_RETRY_S = 1.0
 # A shorter wait is a plain sleep: it costs a third less than an event, which could end it early.
 PLAIN_SLEEP_S = 0.1
 # Longest wait between two turns without a device to read.
-IDLE_S = 1.0
+IDLE_S = RETRY_S
 # Between two searches for devices that came or went, MIG instances too; each takes half a millisecond.
 REDISCOVER_S = 15.0
 # Rounds that wait to be folded for the next tick.

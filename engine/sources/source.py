@@ -124,6 +124,8 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     parent_uuid: str | None = None
     """Of a MIG instance: the UUID of its GPU."""
     mig_index: int | None = None
+    gpu_instance_id: int | None = None
+    """Of a MIG instance: the driver's number of its GPU instance."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`; of a MIG instance, its GPU's."""
     is_provisional: bool = False

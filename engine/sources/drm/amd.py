@@ -105,11 +105,15 @@ class AmdReader(DrmReader):
 
     def read_hardware_now(self) -> HardwareReading:
         now_s = self._clock_s()
+        before = None if self._metrics is None else self._metrics.throttling
         metrics = self._read_metrics()
         if now_s >= self._health_due_s:
             self._health_due_s = now_s + HEALTH_INTERVAL_S
             self._errors = self._read_errors()
         found = metrics or GpuMetrics(revision="")
+        reasons = found.throttle_reasons
+        if before is not None and found.throttling is not None:
+            reasons = found.throttling.find_reasons(before)
         memory_busy = self._memory_busy.read()
         errors = self._errors
         return HardwareReading(
@@ -117,7 +121,7 @@ class AmdReader(DrmReader):
                 memory_bandwidth_percent=found.memory_busy_percent if memory_busy is None else memory_busy,
                 sm_clock_mhz=found.clock_mhz,
                 memory_clock_mhz=found.memory_clock_mhz,
-                throttle_reasons=found.throttle_reasons,
+                throttle_reasons=reasons,
             ),
             DeviceHardware(
                 driver_version=self.driver_version,
