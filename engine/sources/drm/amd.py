@@ -10,12 +10,17 @@ from msgspec.structs import replace
 
 from ...errors import NotSupportedError
 from ...model import DeviceActivity, DeviceHardware, MemoryReading, ProcessKind, ProcessReading
+from ...text import make_printable
 from ..kernel_files import KeptFile, NumberFile, parse_number, read_text
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .cards import Card
 from .metrics import MOST_BYTES, GpuMetrics, parse_metrics
 from .reader import DrmReader, Shared
+from .smi import SmiReading
 
+# What a GPU is called of which only the device id is known.
+UNNAMED = "AMD GPU"
+MOST_NAME_CHARS = 96
 # Errors are counted by the firmware; asking for them costs more than a sensor does.
 HEALTH_INTERVAL_S = 30.0
 # The largest carve-out that a BIOS makes by itself for a GPU without memory of its own.
@@ -47,6 +52,7 @@ class AmdReader(DrmReader):
         super().__init__(card, identity, shared)
         self._health_due_s = self._clock_s()
         self._errors = _Errors()
+        self._smi = SmiReading()
         self._metrics: GpuMetrics | None = None
         self._metrics_file = KeptFile(f"{card.folder}/gpu_metrics", MOST_BYTES)
         # What they were parsed from.
@@ -110,6 +116,7 @@ class AmdReader(DrmReader):
         if now_s >= self._health_due_s:
             self._health_due_s = now_s + HEALTH_INTERVAL_S
             self._errors = self._read_errors()
+            self._smi = self._ask_library()
         found = metrics or GpuMetrics(revision="")
         reasons = found.throttle_reasons
         if before is not None and found.throttling is not None:
@@ -130,6 +137,8 @@ class AmdReader(DrmReader):
                 pcie_generation=found.pcie_generation,
                 pcie_lanes=found.pcie_lanes,
                 is_ecc_on=True if errors.uncorrected is not None else None,
+                sm_clock_max_mhz=self._smi.clock_max_mhz,
+                memory_clock_max_mhz=self._smi.memory_clock_max_mhz,
                 ecc_corrected=errors.corrected,
                 ecc_uncorrected=errors.uncorrected,
                 retired_pages=errors.retired_pages,
@@ -173,6 +182,15 @@ class AmdReader(DrmReader):
             self._metrics = None if data is None else parse_metrics(data)
         return self._metrics
 
+    def _ask_library(self) -> SmiReading:
+        """Ask AMD's library, if it is there, and name the GPU if nothing else has a name for it."""
+        smi = self._shared.smi.read(self._card.address)
+        unnamed, _, mode = (self.identity.name or "").partition(" (")
+        if smi.name is not None and unnamed.startswith(UNNAMED):
+            name = make_printable(f"{smi.name} ({mode}" if mode else smi.name, MOST_NAME_CHARS)
+            self.identity = replace(self.identity, name=name)
+        return smi
+
     def _read_errors(self) -> _Errors:
         counts = {
             kind: int(count)
@@ -210,7 +228,7 @@ def identify_amd(card: Card, index: int, root: Path, names: dict[tuple[str, str]
         )
         if not names:
             names.update(read_names(root / NAMES_FILE))
-        name = names.get((device, revision)) or f"AMD GPU {device}".strip()
+        name = names.get((device, revision)) or f"{UNNAMED} {device}".strip()
     modes = [read_text(f"{card.folder}/current_{kind}_partition") for kind in ("compute", "memory")]
     if modes[0] not in (None, "SPX") or modes[1] not in (None, "NPS1"):
         name = f"{name} ({'/'.join(filter(None, modes))})"

@@ -18,6 +18,7 @@ from .cards import Card
 from .dmem import DmemGroup, is_own_region
 from .fdinfo import ClientScan
 from .kfd import KfdProcesses
+from .smi import AmdSmi
 
 # Between two looks at whether a GPU sleeps.
 SLEEP_CHECK_S = 1.0
@@ -49,6 +50,8 @@ class Shared(NamedTuple):
     # Describes processes.
     table: ProcessTable
     clock_s: Callable[[], float]
+    # AMD's own library, where it is installed.
+    smi: AmdSmi
 
 
 class DrmReader:
