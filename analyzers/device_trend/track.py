@@ -148,6 +148,9 @@ class DeviceTrendTrack:
         device = subject.device
         if device is None:
             return self.trend
+        # What such a device has left is what the host has left: `host_stall` warns of that, and much earlier.
+        if device.kind == "unified":
+            return None
         memory = device.memory
         used = memory.used_bytes
         total = memory.total_bytes

@@ -15,7 +15,7 @@ from ..errors import RuntimeFolderError
 from ..model import Sample
 from ..wire.cells import encode_part, encode_told
 from ..wire.endpoints import endpoints_of
-from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_SAMPLE, TOPIC_VIEWER, Request
+from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_VIEWER, Request
 from ..wire.selection import Cut, RemotePeer, Told, select_devices
 from ..wire.unchanged import leave_out_unchanged
 
@@ -158,12 +158,14 @@ class HubSockets:
     def publish(self, topic: bytes, told: Told) -> None:
         """Send to all who follow a topic; over tcp only what each may read, of devices that it asked for.
 
-        In the folder it is sent by `flush`, all of a turn at once, so that whoever follows wakes once for it.
+        In the folder `flush` sends it, all of a turn at once, so that whoever follows wakes once for it.
         """
         if isinstance(told, Sample) and topic == TOPIC_SAMPLE:
             before = self._sample
             self._sample = told
             told = leave_out_unchanged(told, before)
+        elif topic in (TOPIC_FINDING, TOPIC_HUB) and not self.is_followed:
+            return  # who comes gets all of it with the welcome
         message = encode_told(topic, self._hub_id, told)
         self._outbox.append((topic + self._node, message))
         if self._gate is not None:
@@ -174,8 +176,15 @@ class HubSockets:
                 has_commands=isinstance(told, Sample) and topic == TOPIC_SAMPLE,
             )
 
-    def flush(self) -> None:
-        """Send what was published since the last call."""
+    @property
+    def is_followed(self) -> bool:
+        """Whether others than workers may follow, who receive samples alone."""
+        return self._gate is not None or self._topics[TOPIC_HUB] > 0
+
+    def flush(self, least_messages: int = 1) -> None:
+        """Send what was published since the last call; to workers alone only so many messages at once."""
+        if len(self._outbox) < least_messages and not self.is_followed:
+            return
         for frames in self._outbox:
             self._stream.send_multipart(frames)
         self._outbox.clear()

@@ -66,8 +66,9 @@ class LocalWorkerLink(HubStream):
 
 # How often a worker reports that it is alive when it has found nothing new.
 REPORT_INTERVAL_S = 3.0
-# How long a worker waits for news at most; more than a usual tick, so that no wait ends just before one.
-POLL_S = 1.5
+# How long a worker waits for news at most; more than the hub holds samples back, so that no wait ends just
+# before they come.
+POLL_S = 3.5
 NOTHING_SEEN = -1
 
 

@@ -13,6 +13,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from ..errors import (
 )
 from ..model import DeviceActivity, DeviceHardware, DeviceSample, DeviceState, MemoryReading
 from ..sources.source import (
+    PREPARED_BYTES,
     DeviceDetails,
     DeviceReader,
     HardwareReader,
@@ -53,9 +56,8 @@ class DeviceReadings:
         self._take_reader(reader)
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
-        # The call that reads its memory, where the reader has one and it has worked.
-        self.prepared: PreparedMemory | None = None
-        self._unparsed: list[bytes] = []
+        # Its memory has been read, by a reader that may prepare a call for that.
+        self.is_preparable = False
         self._memory = MemoryReading()
         self._details = DeviceDetails()
         self._details_at_s: float | None = None
@@ -85,29 +87,17 @@ class DeviceReadings:
         """Its memory has been read at least once."""
         return self._read_at_s is not None
 
-    def find_memory_call(self, *, is_prepared: bool) -> Callable[[], MemoryReading | bytes]:
-        """Return the call that reads its memory: the prepared one if it may be used and there is one.
-
-        That one touches as few objects as possible: nothing is in the processor's caches when it is made.
-        """
-        prepared = self.prepared
-        if prepared is None or not is_prepared:
-            return self.reader.read_memory
-        call, conclude = prepared.call, prepared.conclude
-        copy = memoryview(prepared.buffer).cast("B").tobytes
-
-        def read() -> MemoryReading | bytes:
-            code = call()
-            return conclude(code) if code else copy()
-
-        return read
+    def prepare_memory(self, buffer: memoryview) -> PreparedMemory | None:
+        """Return a call that reads its memory into a buffer, if its reader has one and it has worked."""
+        if not self.is_preparable or self._preparing_reader is None:
+            return None
+        return self._preparing_reader.prepare_memory(buffer)
 
     def replace_reader(self, reader: DeviceReader) -> None:
         """Go on with a fresh handle of the same device."""
         if reader is not self.reader:
-            self._parse()
             self._take_reader(reader)
-            self.prepared = None
+            self.is_preparable = False
         if self.is_lost:
             self._state = "stale"
             self._reason = "it is back and has not been read yet"
@@ -124,36 +114,34 @@ class DeviceReadings:
     def mark_lost(self, reason: str) -> None:
         self._state = "lost"
         self._reason = reason
-        self._parse()
-        self.prepared = None
+        self.is_preparable = False
 
-    def fold_memory(self, taken: MemoryReading | bytes, at_s: float) -> None:
-        """Fold a successful memory reading, or the bytes that the prepared call has read."""
-        if isinstance(taken, bytes) and self.prepared is None:
-            return  # the call hung, and its reader was replaced meanwhile
+    def fold_memory(self, memory: MemoryReading, at_s: float) -> bool:
+        """Fold a successful memory reading; return whether the next one may be a prepared call's."""
+        if not self._note_reading(at_s):
+            return False
+        self._fold(memory)
+        may_prepare = self._preparing_reader is not None and not self.is_preparable
+        self.is_preparable = self.is_preparable or may_prepare
+        return may_prepare
+
+    def fold_prepared(self, values: Sequence[tuple[int, int, int]], at_s: float) -> None:
+        """Fold what a prepared call has read, total, free and used: the newest as it is, others as limits."""
+        if not self._note_reading(at_s):
+            return
+        sizes = [used for total, free, used in values[:-1] if used <= total >= free and total]
+        if sizes:
+            self._widen(min(sizes), max(sizes))
+        self._fold(make_reading(*values[-1]))
+
+    def _note_reading(self, at_s: float) -> bool:
+        """Note that its memory was read; False for a round that hung elsewhere, while others went on."""
         if self._read_at_s is not None and at_s < self._read_at_s:
-            return  # of a round that hung elsewhere, while others went on
+            return False
         self._read_at_s = at_s
         self._state = "ok"
         self._reason = None
-        if isinstance(taken, bytes):
-            self._unparsed.append(taken)
-            return
-        self._parse()
-        self._fold(taken)
-        if self._preparing_reader is not None:
-            self.prepared = self._preparing_reader.prepare_memory()
-
-    def _parse(self) -> None:
-        """Fold what the prepared call has read since the last time: the newest as it is, others as limits."""
-        unparsed = self._unparsed
-        if self.prepared is not None and unparsed:
-            readings = list(self.prepared.layout.iter_unpack(b"".join(unparsed)))
-            sizes = [used for total, free, used in readings[:-1] if used <= total >= free and total]
-            if sizes:
-                self._widen(min(sizes), max(sizes))
-            self._fold(make_reading(*readings[-1]))
-        unparsed.clear()
+        return True
 
     def _fold(self, memory: MemoryReading) -> None:
         self._memory = memory
@@ -186,8 +174,7 @@ class DeviceReadings:
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
         """A memory call failed: set the state, and when to try again."""
         self._reason = str(error)
-        self._parse()
-        self.prepared = None
+        self.is_preparable = False
         if isinstance(error, DeviceLostError):
             self._state = "lost"
         elif isinstance(error, NotSupportedError | DeviceDeniedError):
@@ -210,7 +197,6 @@ class DeviceReadings:
         Args:
             held_since_s: When the call began that has outlived its deadline and still has not returned.
         """
-        self._parse()
         age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
         state, reason = self._judge(now_s, age_s, stale_after_s, held_since_s)
         identity = self.reader.identity
@@ -241,6 +227,7 @@ class DeviceReadings:
             activity=hardware.activity,
             hardware=hardware.hardware,
             pci_address=identity.pci_address,
+            gpu_instance_id=identity.gpu_instance_id,
         )
         self._min_bytes = self._max_bytes = None
         return sample
@@ -298,7 +285,7 @@ PROVISIONAL_RETRY_S = 1.0
 # A shorter wait is a plain sleep: it costs a third less than an event, which could end it early.
 PLAIN_SLEEP_S = 0.1
 # Longest wait between two turns without a device to read.
-IDLE_S = 1.0
+IDLE_S = RETRY_S
 # Between two searches for devices that came or went, MIG instances too; each takes half a millisecond.
 REDISCOVER_S = 15.0
 # Rounds that wait to be folded for the next tick.
@@ -319,15 +306,45 @@ SEARCH_CHECK_S = 0.002
 
 # The device, None for the search for devices, and since when.
 _Call = tuple[DeviceReadings | None, float]
-_Round = list[tuple[_Call, MemoryReading | bytes]]
+
+
+class _PlannedCall(NamedTuple):
+    device: DeviceReadings
+    # Read the memory into the plan's buffer; None to ask the reader.
+    call: Callable[[], int] | None
+    # Called with what the call returned if that is not 0, and for a reader without such a call.
+    conclude: Callable[[int], MemoryReading]
+
+
+class _Slot(NamedTuple):
+    """Where a call writes."""
+
+    reader: DeviceReader
+    parse: Callable[[bytes, int], tuple[int, int, int]]
+    offset: int
 
 
 class _Plan(NamedTuple):
     """The calls of a round, as long as nothing changes."""
 
-    calls: tuple[tuple[DeviceReadings, Callable[[], MemoryReading | bytes]], ...]
+    calls: tuple[_PlannedCall, ...]
+    # Of each call; None for a reader without one.
+    slots: tuple[_Slot | None, ...]
+    # What the calls write, all of them together.
+    buffer: memoryview
     # When a device is due again that a round leaves out now.
     until_s: float
+
+
+class _Round(NamedTuple):
+    """What was read of all devices, one after another; nothing is parsed yet."""
+
+    plan: _Plan
+    data: bytes
+    # The calls that were made, in the order of the plan.
+    begun: list[_Call]
+    # Of a call whose bytes do not count: what was read instead; None for nothing.
+    concluded: dict[int, MemoryReading | None]
 
 
 class _Lane(threading.Thread):
@@ -543,7 +560,9 @@ class SourceSampler:
                     self._first_hardware.wait(FIRST_HARDWARE_S)
                 self.first_round.set()
             now_s = clock_s()
-            due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
+            due_s += self.memory_interval_s
+            if due_s - now_s < 0.2 * self.memory_interval_s:
+                due_s = now_s + 0.2 * self.memory_interval_s
             if not self._readable:
                 # A source whose devices are none must not cost a node ten turns a second.
                 due_s = max(due_s, now_s + min(IDLE_S, self._discover_due_s - now_s))
@@ -685,8 +704,20 @@ class SourceSampler:
             is_prepared = not self._is_search_hung
             due = [device for device in self._readable if device.memory_due_s <= now_s]
             later = (device.memory_due_s for device in self._readable if device.memory_due_s > now_s)
-            calls = tuple((device, device.find_memory_call(is_prepared=is_prepared)) for device in due)
-            self._plan = plan = _Plan(calls, min(later, default=math.inf))
+            buffer = memoryview(bytearray(PREPARED_BYTES * len(due)))
+            calls: list[_PlannedCall] = []
+            slots: list[_Slot | None] = []
+            for device in due:
+                at = PREPARED_BYTES * len(calls)
+                prepared = device.prepare_memory(buffer[at : at + PREPARED_BYTES]) if is_prepared else None
+                if prepared is None:
+                    calls.append(_PlannedCall(device, None, partial(_ask_reader, device)))
+                    slots.append(None)
+                else:
+                    calls.append(_PlannedCall(device, prepared.call, prepared.conclude))
+                    slots.append(_Slot(device.reader, prepared.parse, at))
+            plan = _Plan(tuple(calls), tuple(slots), buffer, min(later, default=math.inf))
+            self._plan = plan
         return plan
 
     def _read_due_details(self, lane: _Lane, memory_took_s: float) -> None:
@@ -715,19 +746,26 @@ class SourceSampler:
     def _read_memories(self, lane: _Lane, plan: _Plan, now_s: float) -> None:
         """Read the memory of devices one after another; it is folded when somebody asks."""
         clock_s = self._clock.monotonic_s
-        read: _Round = []
-        for device, read_memory in plan.calls:
-            lane.call = call = device, clock_s()  # `begin_call`, written out: this is where the time goes
+        begun: list[_Call] = []
+        concluded: dict[int, MemoryReading | None] = {}
+        for device, call, conclude in plan.calls:
+            lane.call = its = device, clock_s()  # `begin_call`, written out: this is where the time goes
             if lane.is_abandoned:
                 break
             try:
-                read.append((call, read_memory()))
+                code = 1 if call is None else call()
+                if code:
+                    concluded[len(begun)] = conclude(code)
             except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only its own devices
+                concluded[len(begun)] = None
                 with self._lock:
                     self._fold_failure(device, error, now_s)
+            begun.append(its)
             if lane.is_abandoned:  # a driver that answers at last tells what is now, not when it was asked
-                read = [((held, clock_s()), memory) for (held, _), memory in read if held is device]
+                concluded |= dict.fromkeys(range(len(begun) - 1))
+                begun[-1] = device, clock_s()
                 break
+        read = _Round(plan, plan.buffer.tobytes(), begun, concluded)
         with self._lock:
             self._rounds.append(read)
             if lane.is_abandoned or len(self._rounds) >= MOST_ROUNDS:
@@ -736,13 +774,33 @@ class SourceSampler:
 
     def _fold_rounds(self) -> None:
         """Fold the rounds since the last call; needs the lock."""
-        for read in self._rounds:
-            for (device, at_s), taken in read:
-                if device is not None:
-                    device.fold_memory(taken, at_s)
-                    if not isinstance(taken, bytes):
-                        self._plan = None  # its call may be prepared now
+        for _, rounds in groupby(self._rounds, key=lambda it: id(it.plan)):
+            self._fold_alike(list(rounds))
         self._rounds.clear()
+
+    def _fold_alike(self, rounds: list[_Round]) -> None:
+        """Fold rounds of one plan, device by device."""
+        plan = rounds[0].plan
+        for position, (planned, slot) in enumerate(zip(plan.calls, plan.slots, strict=True)):
+            device = planned.device
+            values: list[tuple[int, int, int]] = []
+            at_s = 0.0
+            for read in rounds:
+                if position >= len(read.begun):
+                    continue  # the lane was abandoned before
+                if position not in read.concluded:
+                    if slot is not None and slot.reader is device.reader:
+                        values.append(slot.parse(read.data, slot.offset))
+                        at_s = read.begun[position][1]
+                    continue
+                if values:
+                    device.fold_prepared(values, at_s)
+                    values = []
+                memory = read.concluded[position]
+                if memory is not None and device.fold_memory(memory, read.begun[position][1]):
+                    self._plan = None  # its call may be prepared now
+            if values:
+                device.fold_prepared(values, at_s)
 
     def _fold_failure(self, device: DeviceReadings, error: Exception, now_s: float) -> None:
         self._fold_rounds()
@@ -775,6 +833,10 @@ class SourceSampler:
             if lost is not None:
                 self._fold_failure(device, lost, now_s)
             lane.call = None
+
+
+def _ask_reader(device: DeviceReadings, _code: int) -> MemoryReading:
+    return device.reader.read_memory()
 
 
 def _is_overdue(lane: _Lane, now_s: float, deadline_s: float) -> bool:

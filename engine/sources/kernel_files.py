@@ -1,11 +1,13 @@
 """Small files of /proc, /sys and control groups: the beginning as text or as a number, None without one."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 # Longest number that any of these files may hold, in digits.
 _MOST_DIGITS = 20
 _MOST_BYTES = 4096
+_NEWLINE, _ZERO, _NINE = b"\n09"
 
 
 def list_names(folder: str | Path) -> list[str]:
@@ -71,6 +73,26 @@ class KeptFile:
             self.close()
             return None
 
+    def prepare_read(self, buffer: memoryview) -> Callable[[], int]:
+        """Return a call that reads a number into a buffer, as text that a newline ends; 0 if there is one.
+
+        It opens no file: it fails until `read` has been called, and again after `close`.
+        """
+        room = [buffer[:-1]]
+
+        def read_number() -> int:
+            descriptor = self._descriptor
+            if descriptor is None:
+                return 1
+            try:
+                count = os.preadv(descriptor, room, 0)
+            except OSError:
+                return 1
+            buffer[count] = _NEWLINE
+            return 0 if _ZERO <= buffer[0] <= _NINE else 1
+
+        return read_number
+
     def close(self) -> None:
         """The next reading opens the file again."""
         descriptor = self._descriptor
@@ -92,3 +114,11 @@ class NumberFile:
     def read(self) -> int | None:
         """Return the number; None if the file is absent, empty or holds anything else."""
         return parse_number(self._file.read())
+
+    def prepare_read(self, buffer: memoryview) -> Callable[[], int]:
+        """As of `KeptFile`."""
+        return self._file.prepare_read(buffer)
+
+    def close(self) -> None:
+        """The next reading opens the file again."""
+        self._file.close()

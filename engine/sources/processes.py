@@ -223,9 +223,11 @@ class ProcessTable:
     def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
         """Return the processes of an older list that have not ended since, as they were read then.
 
-        One that had ended already when the list was read stays: its memory was still in use.
+        One that had ended already when the list was read stays: its memory was still in use. If none has
+        ended, it is the same tuple.
         """
-        return tuple(it for it in processes if it.location == "gone" or not self._has_ended(it))
+        left = tuple([it for it in processes if it.location == "gone" or not self._has_ended(it)])
+        return processes if len(left) == len(processes) else left
 
     def _has_ended(self, process: ProcessReading) -> bool:
         now = self._see(process.pid, self._clock_s())

@@ -4,9 +4,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
-from struct import Struct
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -18,10 +17,6 @@ from ..model import (
     MemoryReading,
     ProcessReading,
 )
-
-if TYPE_CHECKING:
-    import ctypes
-
 
 Result = TypeVar("Result")
 
@@ -129,6 +124,8 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     parent_uuid: str | None = None
     """Of a MIG instance: the UUID of its GPU."""
     mig_index: int | None = None
+    gpu_instance_id: int | None = None
+    """Of a MIG instance: the driver's number of its GPU instance."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`; of a MIG instance, its GPU's."""
     is_provisional: bool = False
@@ -148,18 +145,22 @@ class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
     """Processes with memory on it; None if the device does not report them, empty if there are none."""
 
 
+# Room for what a prepared call writes.
+PREPARED_BYTES = 64
+
+
 class PreparedMemory(NamedTuple):
     """A call that reads the memory of one device into a buffer, all its arguments made beforehand.
 
-    Memory that is read ten times a second and used once is stored as bytes, and parsed when it is used: the
-    processor has forgotten all of it in between, so that what a reading touches costs more than what it does.
+    Memory that is read ten times a second and used once is stored as bytes, of all devices together, and
+    parsed when it is used: the processor has forgotten all of it in between, so that what a reading touches
+    costs more than what it does.
     """
 
     # Fill the buffer; 0 if that succeeded. It may block in the driver.
     call: Callable[[], int]
-    buffer: "ctypes.Structure"
-    # Layout of the buffer: total, free and used bytes.
-    layout: Struct
+    # Return total, free and used bytes from the buffer, which begins at an offset; all 0 for nonsense.
+    parse: Callable[[bytes, int], tuple[int, int, int]]
     # Called with any other code than 0: return the memory by other means, or raise as `read_memory` does.
     conclude: Callable[[int], MemoryReading]
 
@@ -177,8 +178,12 @@ def make_reading(total_bytes: int, free_bytes: int, used_bytes: int) -> MemoryRe
 class PreparingReader(Protocol):
     """A reader that can prepare the call of `read_memory`."""
 
-    def prepare_memory(self) -> PreparedMemory | None:
-        """Return the call, good until `discover` is called again; None if `read_memory` must be called."""
+    def prepare_memory(self, buffer: memoryview) -> PreparedMemory | None:
+        """Return the call, good until `discover` is called again; None if `read_memory` must be called.
+
+        Args:
+            buffer: What the call fills: `PREPARED_BYTES`, all zero.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ from ...engine.units import MIB
 from .families import Metric, Picture, Row, label_text, make_rows
 
 DCGM_LABELS = (
-    *("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "Hostname"),
+    *("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname"),
     *("pod", "namespace", "container", "pod_uid", "hpc_job"),
 )
 DRIVER_LABEL = "DCGM_FI_DRIVER_VERSION"
@@ -125,6 +125,7 @@ def _label(picture: Picture, device: DeviceSample) -> tuple[str, ...]:
         f"nvidia{device.index}",
         (device.name or "").partition(" MIG ")[0],
         (device.name or "").partition(" MIG ")[2],
+        device.gpu_instance_id,
         picture.node,
         pod,
         namespace,

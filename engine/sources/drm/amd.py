@@ -2,18 +2,25 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ...errors import NotSupportedError
 from ...model import DeviceActivity, DeviceHardware, MemoryReading, ProcessKind, ProcessReading
-from ..kernel_files import NumberFile, read_text
-from ..source import DeviceDetails, DeviceIdentity, HardwareReading, make_reading
+from ...text import make_printable
+from ..kernel_files import KeptFile, NumberFile, parse_number, read_text
+from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .cards import Card
 from .metrics import MOST_BYTES, GpuMetrics, parse_metrics
 from .reader import DrmReader, Shared
+from .smi import SmiReading
 
+# What a GPU is called of which only the device id is known.
+UNNAMED = "AMD GPU"
+MOST_NAME_CHARS = 96
 # Errors are counted by the firmware; asking for them costs more than a sensor does.
 HEALTH_INTERVAL_S = 30.0
 # The largest carve-out that a BIOS makes by itself for a GPU without memory of its own.
@@ -45,7 +52,11 @@ class AmdReader(DrmReader):
         super().__init__(card, identity, shared)
         self._health_due_s = self._clock_s()
         self._errors = _Errors()
+        self._smi = SmiReading()
         self._metrics: GpuMetrics | None = None
+        self._metrics_file = KeptFile(f"{card.folder}/gpu_metrics", MOST_BYTES)
+        # What they were parsed from.
+        self._metrics_data: bytes | None = None
         self._total_bytes: dict[str, int | None] = {}
         self._used = {name: NumberFile(self._folder / f"mem_info_{name}_used") for name in ("vram", "gtt")}
         self._busy = NumberFile(self._folder / "gpu_busy_percent")
@@ -67,9 +78,21 @@ class AmdReader(DrmReader):
             self.explain(self._shown_file.path)
         return make_reading(total, max(0, total - used), used)
 
+    def prepare_memory(self, buffer: memoryview) -> PreparedMemory | None:
+        """The call of `read_memory`; details look whether the GPU sleeps, and end it then."""
+        total = self._shown_bytes
+        if total is None:
+            return None
+        call = self._shown_file.prepare_read(buffer)
+        return PreparedMemory(call, partial(_parse_used, total), lambda _code: self.read_memory())
+
     def read_details(self) -> DeviceDetails:
         """Return utilisation, temperature, power and processes; what is not supported is None."""
-        self._check_awake()
+        try:
+            self._check_awake()
+        except NotSupportedError:
+            self._shown_file.close()
+            raise
         metrics = self._metrics
         busy: float | None = self._busy.read()
         temperature = self.read_temperature_c()
@@ -88,11 +111,16 @@ class AmdReader(DrmReader):
 
     def read_hardware_now(self) -> HardwareReading:
         now_s = self._clock_s()
-        self._metrics = metrics = self._read_metrics()
+        before = None if self._metrics is None else self._metrics.throttling
+        metrics = self._read_metrics()
         if now_s >= self._health_due_s:
             self._health_due_s = now_s + HEALTH_INTERVAL_S
             self._errors = self._read_errors()
+            self._smi = self._ask_library()
         found = metrics or GpuMetrics(revision="")
+        reasons = found.throttle_reasons
+        if before is not None and found.throttling is not None:
+            reasons = found.throttling.find_reasons(before)
         memory_busy = self._memory_busy.read()
         errors = self._errors
         return HardwareReading(
@@ -100,15 +128,17 @@ class AmdReader(DrmReader):
                 memory_bandwidth_percent=found.memory_busy_percent if memory_busy is None else memory_busy,
                 sm_clock_mhz=found.clock_mhz,
                 memory_clock_mhz=found.memory_clock_mhz,
-                throttle_reasons=found.throttle_reasons,
+                throttle_reasons=reasons,
             ),
             DeviceHardware(
-                driver_version=read_text(self._folder / "driver/module/version"),
+                driver_version=self.driver_version,
                 power_limit_w=self.read_power_limit_w(),
                 fan_percent=self.read_fan_percent(),
                 pcie_generation=found.pcie_generation,
                 pcie_lanes=found.pcie_lanes,
                 is_ecc_on=True if errors.uncorrected is not None else None,
+                sm_clock_max_mhz=self._smi.clock_max_mhz,
+                memory_clock_max_mhz=self._smi.memory_clock_max_mhz,
                 ecc_corrected=errors.corrected,
                 ecc_uncorrected=errors.uncorrected,
                 retired_pages=errors.retired_pages,
@@ -135,7 +165,7 @@ class AmdReader(DrmReader):
         vram = self._total_bytes["vram"]
         if vram is None:
             self.explain(self._folder / "mem_info_vram_total")
-        metrics = self._metrics = self._read_metrics()
+        metrics = self._read_metrics()
         self._is_apu = vram <= LARGEST_CARVE_OUT_BYTES if metrics is None else metrics.is_apu
         # Memory to show: where the kernel puts a program's data, which is the larger one on an APU.
         is_mapped = self._is_apu and (self._total_bytes["gtt"] or 0) > vram
@@ -146,11 +176,20 @@ class AmdReader(DrmReader):
             self.identity = replace(self.identity, kind="unified")
 
     def _read_metrics(self) -> GpuMetrics | None:
-        try:
-            with (self._folder / "gpu_metrics").open("rb", buffering=0) as file:
-                return parse_metrics(file.read(MOST_BYTES))
-        except OSError:
-            return None
+        data = self._metrics_file.read()
+        if data != self._metrics_data:
+            self._metrics_data = data
+            self._metrics = None if data is None else parse_metrics(data)
+        return self._metrics
+
+    def _ask_library(self) -> SmiReading:
+        """Ask AMD's library, if it is there, and name the GPU if nothing else has a name for it."""
+        smi = self._shared.smi.read(self._card.address)
+        unnamed, _, mode = (self.identity.name or "").partition(" (")
+        if smi.name is not None and unnamed.startswith(UNNAMED):
+            name = make_printable(f"{smi.name} ({mode}" if mode else smi.name, MOST_NAME_CHARS)
+            self.identity = replace(self.identity, name=name)
+        return smi
 
     def _read_errors(self) -> _Errors:
         counts = {
@@ -168,24 +207,29 @@ class AmdReader(DrmReader):
         )
 
 
+def _parse_used(total: int, data: bytes, offset: int) -> tuple[int, int, int]:
+    used = parse_number(data[offset : data.index(b"\n", offset)])
+    return (0, 0, 0) if used is None else (total, max(0, total - used), used)
+
+
 def identify_amd(card: Card, index: int, root: Path, names: dict[tuple[str, str], str]) -> DeviceIdentity:
     """Name a GPU by files that the driver answers from its own memory, as they wake no GPU.
 
     Args:
         names: Product names by device id and revision; read from libdrm's list when it is first needed.
     """
-    unique_id = (read_text(card.folder / "unique_id") or "").lower()
+    unique_id = (read_text(f"{card.folder}/unique_id") or "").lower()
     is_unique = _UNIQUE_ID.fullmatch(unique_id) is not None and int(unique_id, 16) != 0
-    name = read_text(card.folder / "product_name")
+    name = read_text(f"{card.folder}/product_name")
     if name is None:
         device, revision = (
-            (read_text(card.folder / file) or "").lower().removeprefix("0x")
+            (read_text(f"{card.folder}/{file}") or "").lower().removeprefix("0x")
             for file in ("device", "revision")
         )
         if not names:
             names.update(read_names(root / NAMES_FILE))
-        name = names.get((device, revision)) or f"AMD GPU {device}".strip()
-    modes = [read_text(card.folder / f"current_{kind}_partition") for kind in ("compute", "memory")]
+        name = names.get((device, revision)) or f"{UNNAMED} {device}".strip()
+    modes = [read_text(f"{card.folder}/current_{kind}_partition") for kind in ("compute", "memory")]
     if modes[0] not in (None, "SPX") or modes[1] not in (None, "NPS1"):
         name = f"{name} ({'/'.join(filter(None, modes))})"
     return DeviceIdentity(

@@ -54,10 +54,11 @@ def list_cards(root: Path) -> list[Card]:
         # Outputs are listed too: `card0-DP-1`.
         if not (name.startswith("card") and name[4:].isdigit()):
             continue
-        folder = classes / name / "device"
+        folder = f"{classes}/{name}/device"
         try:
-            driver = Path(os.readlink(folder / "driver")).name  # noqa: PTH115 - a link's text, not a path
-            card = Card(folder, Path(os.path.realpath(folder)).name, driver)
+            # The last part of a link's text is the name; a path would cost ten times as much.
+            driver = os.readlink(f"{folder}/driver").rpartition("/")[2]  # noqa: PTH115
+            card = Card(Path(folder), os.readlink(folder).rpartition("/")[2], driver)  # noqa: PTH115
         except OSError:
             continue
         if driver == _NVIDIA:

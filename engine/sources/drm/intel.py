@@ -1,7 +1,7 @@
 """Intel GPUs through the files of the kernel drivers i915 and xe: clocks, limits, and the size of memory."""
 
 from ...model import DeviceActivity, DeviceHardware, ThrottleReason
-from ..kernel_files import NumberFile, list_names, parse_number, read_bytes, read_text
+from ..kernel_files import NumberFile, list_names, parse_number, read_bytes
 from ..source import HardwareReading
 from .reader import DrmReader
 from .regions import ask_size
@@ -60,7 +60,7 @@ class IntelReader(DrmReader):
                 throttle_reasons=tuple(reasons) if is_known else None,
             ),
             DeviceHardware(
-                driver_version=read_text(self._folder / "driver/module/version"),
+                driver_version=self.driver_version,
                 power_limit_w=self.read_power_limit_w(),
                 sm_clock_max_mhz=NumberFile(folder / clock_max).read(),
                 fan_percent=self.read_fan_percent(),

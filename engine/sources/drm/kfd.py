@@ -1,5 +1,6 @@
 """Compute processes of AMD GPUs: /sys/class/kfd, what ROCm's own tools read; open to every user."""
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +18,10 @@ _MOST_INTERVAL_S = 9.5
 _ALL_INTERVAL_S = 9.5
 _ALL_LATER_INTERVAL_S = 29.5
 _YOUNG_S = 60.0
-# Files that stay open, as opening one costs several times what reading does.
-_MOST_KEPT = 256
+# Files that stay open, as opening one costs several times what reading does: so many, and so large a part of
+# the files that this process may open.
+_MOST_KEPT = 2048
+_KEPT_SHARE = 4
 
 
 class _Held(NamedTuple):
@@ -45,11 +48,14 @@ class KfdProcesses:
         self._held: dict[str, _Held] = {}
         # Of what a process holds, by process and node.
         self._files: dict[tuple[str, str], KeptFile] = {}
+        self._most_kept = 0
         self._by_address: dict[str, dict[int, int]] = {}
         self._due_s = clock_s()
 
     def find_nodes(self) -> None:
         """Read which GPUs there are; call again where devices came or went."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most_kept = _MOST_KEPT if limit < 0 else min(_MOST_KEPT, limit // _KEPT_SHARE)
         nodes = self._folder / "topology/nodes"
         addresses = {}
         for name in list_names(nodes)[:_MOST_NODES]:
@@ -105,7 +111,8 @@ class KfdProcesses:
             return parse_number(kept.read())
         path = f"{self._folder}/proc/{pid}/vram_{gpu_id}"
         size = parse_number(read_bytes(path, 64))
-        if size and len(self._files) < _MOST_KEPT:
+        # Half of them are for those that are not 0, which are read each time.
+        if len(self._files) < (self._most_kept if size else self._most_kept // 2):
             self._files[key] = KeptFile(path, 64)
         return size
 

@@ -30,9 +30,16 @@ class _Layout(NamedTuple):
     fields: dict[str, _Field]
 
 
-def _list_instinct(lanes: int, clocks: int, memory_clock: int) -> dict[str, _Field]:
+# Counters of versions 1.6 to 1.8: the firmware's own cycles, and those in which each throttler was at work.
+_CYCLES = ("cycles", "hot_cycles", "power_cycles", "socket_cycles", "regulator_cycles", "memory_cycles")
+
+
+def _list_instinct(
+    lanes: int, clocks: int, memory_clock: int, *, cycles: int | None = None
+) -> dict[str, _Field]:
     """Fields of versions 1.4 to 1.8; the first sixteen bytes of all are the same."""
-    return {
+    counters = {} if cycles is None else {name: _Field(cycles + 4 * at, 4) for at, name in enumerate(_CYCLES)}
+    return counters | {
         "junction_c": _Field(4),
         "memory_c": _Field(6),
         "power_w": _Field(10),
@@ -69,9 +76,9 @@ _LAYOUTS: dict[tuple[int, int], _Layout] = {
     (1, 3): _Layout(120, _CARD | {"throttling": _Field(112, 8)}),
     (1, 4): _Layout(288, _list_instinct(48, 240, 280)),
     (1, 5): _Layout(328, _list_instinct(80, 280, 320)),
-    (1, 6): _Layout(1664, _list_instinct(60, 264, 304)),
-    (1, 7): _Layout(2208, _list_instinct(68, 296, 336)),
-    (1, 8): _Layout(3360, _list_instinct(68, 296, 336)),
+    (1, 6): _Layout(1664, _list_instinct(60, 264, 304, cycles=32)),
+    (1, 7): _Layout(2208, _list_instinct(68, 296, 336, cycles=40)),
+    (1, 8): _Layout(3360, _list_instinct(68, 296, 336, cycles=40)),
     (2, 1): _Layout(120, _APU),
     (2, 2): _Layout(128, _APU | _APU_THROTTLING),
     (2, 3): _Layout(152, _APU | _APU_THROTTLING),
@@ -101,6 +108,7 @@ _MOST = {
     **dict.fromkeys(("edge_c", "junction_c", "memory_c"), 200.0),
     **dict.fromkeys(("busy_percent", "memory_busy_percent"), 100.0),
     **dict.fromkeys(("clock_mhz", "memory_clock_mhz"), 20_000.0),
+    **dict.fromkeys(_CYCLES, float(2**32)),
     **{"power_w": 10_000.0, "lanes": 32.0, "link_speed": 2000.0, "throttling": float(2**64)},
 }
 # Generation of PCI Express by its speed in 0.1 GT/s.
@@ -128,6 +136,28 @@ class GpuMetrics(msgspec.Struct, frozen=True):
     pcie_lanes: int | None = None
     pcie_generation: int | None = None
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
+    throttling: "Throttling | None" = None
+
+
+class Throttling(NamedTuple):
+    """In how many of its cycles the firmware has lowered the clocks; the counters start again at 2³²."""
+
+    cycles: int
+    # Of a signal of the board, of the power cap, and of the heat of chip, regulators or memory.
+    board: int
+    power: int
+    heat: int
+
+    def find_reasons(self, before: "Throttling") -> tuple[ThrottleReason, ...] | None:
+        """Return why clocks were lowered since an earlier reading; None if no cycle has passed since."""
+        if self.cycles == before.cycles:
+            return None
+        named: tuple[tuple[int, ThrottleReason], ...] = (
+            (self.heat - before.heat, "thermal slowdown"),
+            (self.board - before.board, "hardware slowdown"),
+            (self.power - before.power, "power cap"),
+        )
+        return tuple(reason for risen, reason in named if risen)
 
 
 def parse_metrics(data: bytes) -> GpuMetrics | None:
@@ -157,7 +187,16 @@ def parse_metrics(data: bytes) -> GpuMetrics | None:
         pcie_lanes=lanes or None,
         pcie_generation=None if speed is None else _GENERATIONS.get(speed),
         throttle_reasons=None if throttling is None else _name_reasons(throttling),
+        throttling=_find_throttling(values),
     )
+
+
+def _find_throttling(values: dict[str, float | None]) -> Throttling | None:
+    counts = [int(value) for value in map(values.get, _CYCLES) if value is not None]
+    if len(counts) < len(_CYCLES):
+        return None
+    cycles, board, power, *heat = counts
+    return Throttling(cycles, board, power, sum(heat))
 
 
 def _read(data: bytes, name: str, field: _Field) -> float | None:

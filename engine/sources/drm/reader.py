@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -17,6 +18,7 @@ from .cards import Card
 from .dmem import DmemGroup, is_own_region
 from .fdinfo import ClientScan
 from .kfd import KfdProcesses
+from .smi import AmdSmi
 
 # Between two looks at whether a GPU sleeps.
 SLEEP_CHECK_S = 1.0
@@ -48,6 +50,8 @@ class Shared(NamedTuple):
     # Describes processes.
     table: ProcessTable
     clock_s: Callable[[], float]
+    # AMD's own library, where it is installed.
+    smi: AmdSmi
 
 
 class DrmReader:
@@ -132,11 +136,15 @@ class DrmReader:
         return HardwareReading(
             None,
             DeviceHardware(
-                driver_version=read_text(self._folder / "driver/module/version"),
+                driver_version=self.driver_version,
                 power_limit_w=self.read_power_limit_w(),
                 fan_percent=self.read_fan_percent(),
             ),
         )
+
+    @cached_property
+    def driver_version(self) -> str | None:
+        return read_text(self._folder / "driver/module/version")
 
     def list_processes(self) -> Iterator[ProcessReading]:
         """Yield the processes that use it through its device file."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
+from types import ModuleType
 
 from msgspec.structs import replace
 
@@ -13,15 +14,15 @@ from ...text import make_printable
 from ..kernel_files import read_text
 from ..processes import ProcessTable
 from ..source import DeviceIdentity
-from .amd import AmdReader, identify_amd
+from .amd import MOST_NAME_CHARS, AmdReader, identify_amd
 from .cards import AMD, INTEL, Card, list_cards
 from .dmem import DmemGroup
 from .fdinfo import COST_SHARE, COST_SHARE_AMD, ClientScan
 from .intel import IntelReader
 from .kfd import KfdProcesses
 from .reader import DrmReader, Shared
+from .smi import AmdSmi, load_binding
 
-_MOST_NAME_CHARS = 96
 # Lists of what is on a PCI bus, where distributions put them.
 _PCI_NAMES = ("usr/share/hwdata/pci.ids", "usr/share/misc/pci.ids")
 _MOST_PCI_NAMES_BYTES = 1 << 23
@@ -33,8 +34,16 @@ class DrmSource:
 
     name = "drm"
 
-    def __init__(self, root: Path = Path("/"), clock_s: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        clock_s: Callable[[], float] = monotonic,
+        *,
+        load_smi: Callable[[], ModuleType | None] | None = None,
+    ) -> None:
         self._root = root
+        if load_smi is None:  # the library knows of this machine's own files only
+            load_smi = load_binding if root == Path("/") else _load_nothing
         self._shared = Shared(
             root=root,
             clients=ClientScan(root, clock_s, time.thread_time),
@@ -42,6 +51,7 @@ class DrmSource:
             dmem=DmemGroup(root, clock_s),
             table=ProcessTable(root, clock_s, device_files=("/dev/kfd", "/dev/dri/"), control_file="dev/kfd"),
             clock_s=clock_s,
+            smi=AmdSmi(load_smi),
         )
         self._readers: dict[str, DrmReader] = {}
         # Product names of AMD's by device id and revision; of all others by vendor and device id.
@@ -75,8 +85,9 @@ class DrmSource:
         return list(readers.values())
 
     def close(self) -> None:
-        """Nothing is held open but files, which close by themselves."""
+        """Files close by themselves."""
         self._readers = {}
+        self._shared.smi.close()
 
     def _identify(self, card: Card, index: int) -> DeviceIdentity:
         if card.driver == AMD:
@@ -88,7 +99,7 @@ class DrmSource:
                 name=self._find_name(card),
                 pci_address=card.pci_address,
             )
-        return replace(identity, name=make_printable(identity.name or "", _MOST_NAME_CHARS))
+        return replace(identity, name=make_printable(identity.name or "", MOST_NAME_CHARS))
 
     def _find_name(self, card: Card) -> str:
         vendor, device = (
@@ -103,6 +114,10 @@ class DrmSource:
             self._names[key] = next((name for name in found if name is not None), None)
         maker = _VENDORS.get(vendor, "")
         return f"{maker} {self._names[key] or f'GPU {device}'}".strip()
+
+
+def _load_nothing() -> None:
+    return None
 
 
 def _choose_reader(card: Card) -> type[DrmReader]:

@@ -3,7 +3,7 @@
 import ctypes
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -33,7 +33,7 @@ from .driver import (
     make_lost_error,
 )
 from .events import XidEvents
-from .hardware import HardwareQuestions
+from .hardware import HardwareQuestions, ProcessLoad
 
 # NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
 # (`usedGpuCcProtectedMemory`) than before and after; read with the wrong length it yields garbage pids. So
@@ -96,9 +96,14 @@ class ListRefusedError(Exception):
 
 
 class ListBuffer:
-    """Buffer for one list of one device; kept, because making it costs more than the call."""
+    """Buffer for the lists of one device; kept, because making it costs more than the call."""
 
     def __init__(self) -> None:
+        # By name, what the newest answer was parsed from: the layout's number and the bytes; and the entries.
+        self.parsed: dict[str, tuple[int, bytes, list[RunningProcess]]] = {}
+        # The newest entries of all lists, and what they say together.
+        self.lists: list[list[RunningProcess] | None] = []
+        self.processes: dict[int, ListedProcess] = {}
         self.count = ctypes.c_uint()
         self.count_reference = ctypes.byref(self.count)
         self.entries = ctypes.create_string_buffer(0)
@@ -122,7 +127,9 @@ class ProcessLists:
     def read(
         self, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
     ) -> dict[int, ListedProcess] | None:
-        """Return compute, graphics and MPS processes by pid; None if no list is supported.
+        """Return compute, graphics and MPS processes by pid, as the same object while nothing changes.
+
+        None if no list is supported.
 
         A process that is in several lists counts once; one that runs in several MIG instances counts in each.
         A list that the device does not support is left out.
@@ -131,25 +138,15 @@ class ProcessLists:
             total_bytes: Capacity of the device, beyond which an entry is garbage; None if unknown.
             buffer: The device's own; no other call may write it.
         """
-        held: dict[tuple[int, ...], int | None] = {}
-        kinds: dict[int, ProcessKind] = {}
-        clients: set[int] = set()
-        lists = [(name, self._read_list(name, handle, total_bytes, buffer)) for name in LISTS]
-        if all(processes is None for _, processes in lists):
+        lists = [self._read_list(name, handle, total_bytes, buffer) for name in LISTS]
+        if all(processes is None for processes in lists):
             return None
-        for name, processes in lists:
-            kind = LISTS[name]
-            if name == MPS_LIST and processes:
-                clients.update(process.pid for process in processes)
-            for process in processes or ():
-                key = (process.pid, *process.instances)
-                known = held.get(key)
-                held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
-                is_both = kinds.get(process.pid, kind) != kind
-                kinds[process.pid] = "compute+graphics" if is_both else kind
-        return {
-            pid: ListedProcess(used, kinds[pid], pid in clients) for pid, used in _sum_by_pid(held).items()
-        }
+        if len(buffer.lists) != len(lists) or any(
+            new is not old for new, old in zip(lists, buffer.lists, strict=True)
+        ):
+            buffer.processes = _merge_lists(lists)
+            buffer.lists = lists
+        return buffer.processes
 
     def _read_list(
         self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
@@ -160,11 +157,14 @@ class ProcessLists:
             layout = _LAYOUTS[number]
             count = self._call(_FUNCTIONS[name][number], handle, buffer)
             if count == 0:
-                return []
+                return _NOBODY
             if count is None:
                 continue
             entry = layout.entry
-            data = memoryview(buffer.entries)[: min(count, buffer.room) * entry.size]
+            data = memoryview(buffer.entries)[: min(count, buffer.room) * entry.size].tobytes()
+            before = buffer.parsed.get(name)
+            if before is not None and before[0] == number and before[1] == data:
+                return before[2]
             processes = [
                 RunningProcess(pid, None if used == NOT_AVAILABLE else used, tuple(instances))
                 for pid, used, *instances in entry.iter_unpack(data)
@@ -173,6 +173,7 @@ class ProcessLists:
             if len(sane) == len(processes):
                 if count > 1:  # a single entry reads the same in a longer layout
                     self._proven = number
+                buffer.parsed[name] = number, data, sane
                 return sane
             best = max(best or [], sane, key=len)
         return best
@@ -195,6 +196,26 @@ class ProcessLists:
         return None
 
 
+# What every empty list is, so that one that stays empty is the same as before.
+_NOBODY: list[RunningProcess] = []
+
+
+def _merge_lists(lists: Sequence[Sequence[RunningProcess] | None]) -> dict[int, ListedProcess]:
+    held: dict[tuple[int, ...], int | None] = {}
+    kinds: dict[int, ProcessKind] = {}
+    clients: set[int] = set()
+    for (name, kind), processes in zip(LISTS.items(), lists, strict=True):
+        if name == MPS_LIST and processes:
+            clients.update(process.pid for process in processes)
+        for process in processes or ():
+            key = (process.pid, *process.instances)
+            known = held.get(key)
+            held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
+            is_both = kinds.get(process.pid, kind) != kind
+            kinds[process.pid] = "compute+graphics" if is_both else kind
+    return {pid: ListedProcess(used, kinds[pid], pid in clients) for pid, used in _sum_by_pid(held).items()}
+
+
 def _is_possible(process: RunningProcess, total_bytes: int | None) -> bool:
     if not 0 < process.pid <= MOST_PIDS:
         return False
@@ -211,6 +232,8 @@ def _sum_by_pid(held: dict[tuple[int, ...], int | None]) -> dict[int, int | None
 
 # Process lists change seldom, and cost more than all other fields together.
 PROCESS_INTERVAL_S = 2.0
+# Processes of an unchanged list are described again after so long: what they use of the host changes.
+DESCRIPTION_INTERVAL_S = 4.0
 # A tick that comes this much early reads them all the same.
 TICK_SLACK_S = 0.5
 MOST_POWER_W = 10_000.0
@@ -248,6 +271,10 @@ class NvmlReader:
         self._list_buffer = ListBuffer()
         self._processes: tuple[ProcessReading, ...] | None = None
         self._processes_due_s = clock_s()
+        # From which list and loads the processes were described, and until when that will do.
+        self._listed: dict[int, ListedProcess] | None = None
+        self._loads: dict[int, ProcessLoad] | None = None
+        self._described_until_s = 0.0
         self._session = library.session
         self._lost: DeviceLostError | None = None
         self._was_good = False
@@ -285,12 +312,19 @@ class NvmlReader:
             self._check_handle()
         return self._conclude_memory(self._call_memory())
 
-    def prepare_memory(self) -> PreparedMemory | None:
+    def prepare_memory(self, buffer: memoryview) -> PreparedMemory | None:
         """The call of `read_memory`, for a device whose memory could be read before."""
         if not self._was_good or self._lost is not None:
             return None
-        layout = MEMORY_LAYOUTS[type(self._memory)]
-        return PreparedMemory(self._call_memory, self._memory, layout, self._conclude_memory)
+        parse: Callable[[bytes, int], tuple[int, int, int]] = MEMORY_LAYOUTS[type(self._memory)].unpack_from
+        if isinstance(self._memory, MemoryV2):
+            memory: MemoryV1 | MemoryV2 = MemoryV2.from_buffer(buffer)
+            memory.version = MEMORY_V2
+            call = self._prepare("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(memory))
+        else:
+            memory = MemoryV1.from_buffer(buffer)
+            call = self._prepare("nvmlDeviceGetMemoryInfo", ctypes.byref(memory))
+        return PreparedMemory(call, parse, self._conclude_memory)
 
     def _conclude_memory(self, code: int) -> MemoryReading:
         """Return the result of a memory call, or of another call if it returned an error."""
@@ -405,8 +439,22 @@ class NvmlReader:
                 listed = self._lists.read(self._handle, self._total_bytes, self._list_buffer)
             except ListRefusedError as refusal:
                 self._condemn(refusal.code)
+            loads = self._hardware.process_loads
+            before = self._processes
+            if listed is None:
+                self._processes = None
+            elif (
+                before is None
+                or listed is not self._listed
+                or loads is not self._loads
+                or now_s >= self._described_until_s
+                or self._table.drop_ended(before) is not before
+            ):
+                self._described_until_s = now_s + DESCRIPTION_INTERVAL_S - TICK_SLACK_S
+                self._loads = loads
+                self._processes = self._describe(listed)
+            self._listed = listed
             self._pids = frozenset(listed or ())
-            self._processes = None if listed is None else self._describe(listed)
         return self._processes
 
     def _describe(self, listed: dict[int, ListedProcess]) -> tuple[ProcessReading, ...]:

@@ -283,6 +283,7 @@ class DeviceEnumerator:
             kind="mig",
             parent_uuid=identity.uuid,
             mig_index=number,
+            gpu_instance_id=self._library.read_number("nvmlDeviceGetGpuInstanceId", handle),
             pci_address=identity.pci_address,
         )
         return self._make_reader(handle, instance)

@@ -8,8 +8,9 @@ import pytest
 
 from vramscope.analyzers.device_trend.track import DeviceTrendTrack
 from vramscope.analyzers.findings.subjects import Subject
+from vramscope.analyzers.host_stall import HostStallAnalyzer
 from vramscope.analyzers.oom import OomAnalyzer
-from vramscope.engine.model import AllocatorReading, RankSample
+from vramscope.engine.model import AllocatorReading, DeviceTrend, Finding, HostSample, RankSample
 from vramscope.engine.units import GIB
 
 from ..samples import device, sample, series
@@ -28,6 +29,22 @@ def test_a_card_that_fills_is_said_to_fill_with_its_rate_and_when_it_is_full() -
     assert trend.rate_bytes_per_s == pytest.approx(rate, rel=0.05)
     assert (trend.full_in_low_s or 0) < 660 - at_s < (trend.full_in_high_s or 0)
     assert trend.grown_bytes == pytest.approx(rate * (at_s - trend.since_s), abs=2 * GIB)
+
+
+def test_a_device_with_the_hosts_memory_has_no_trend_while_the_host_is_warned_of() -> None:
+    analyzer, trend = HostStallAnalyzer(), OomAnalyzer()
+    warned: list[Finding] = []
+    words: list[DeviceTrend] = []
+    for number in range(120):
+        left = round((40 - number * 0.25) * GIB)
+        shared = msgspec.structs.replace(device(), kind="unified")
+        host = HostSample(total_bytes=64 * GIB, available_bytes=left, used_bytes=64 * GIB - left)
+        at = msgspec.structs.replace(sample(shared, time_s=1000.0 + number), host=host)
+        warned += analyzer.observe(at)
+        trend.observe(at)
+        words += [it.device_trend for it in trend.assess() if it.device_trend is not None]
+    assert warned, "the host's memory runs out, and that is said"
+    assert words == [], "and nothing says that the device is steady"
 
 
 def test_the_word_becomes_full_where_nothing_is_left() -> None:

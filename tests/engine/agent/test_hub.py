@@ -9,8 +9,9 @@ import zmq
 
 from vramscope.engine.errors import HubTakenError, HubUnreachableError, RuntimeFolderError
 from vramscope.engine.history import History
-from vramscope.engine.model import Finding
+from vramscope.engine.model import Finding, Sample
 from vramscope.engine.viewer.client import Client, connect
+from vramscope.engine.viewer.conversation import HubStream, Joined
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of
 from vramscope.engine.wire.messages import WorkerReport, encode
@@ -107,7 +108,7 @@ def test_a_viewer_that_slept_through_thousands_ends_with_the_newest_and_no_hole(
         running.producer.push([make_sample(1)])
         _until(client, _has_seq(1))
         running.producer.push([make_sample(seq) for seq in range(2, 3001)])
-        wait_until(lambda: running.hub._history.last_seq == 3000, what="the hub to publish it all")
+        wait_until(lambda: running.hub.last_seq == 3000, what="the hub to publish it all")
         running.producer.push([make_sample(3001)])
         snapshot = _until(client, _has_seq(3001))
         columns = client.history.columns("GPU-a", "used", 4001.0, 1.0, 3001)
@@ -195,3 +196,46 @@ def test_no_hub_is_said_in_one_line(private_environment: Path) -> None:
 def test_a_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeFolderError, match=r"at most 107.*VRAMSCOPE_RUNTIME_DIR"):
         endpoints_of(tmp_path / ("x" * 120))
+
+
+def _follow_as_worker(running: RunningHub, folder: Path) -> HubStream:
+    stream = HubStream(folder, is_viewer=False)
+    running.producer.push([make_sample(0, used_gib=79)])  # nearly full: it is sent at once
+    wait_until(lambda: any(isinstance(it, Joined) for it in stream.events(0.05)), what="the hub's answer")
+    wait_until(lambda: stream.hub_id and not stream.is_asking, what="the worker to follow")
+    return stream
+
+
+def _take_seqs(stream: HubStream) -> list[int]:
+    return [it.seq for it in stream.events(0.02) if isinstance(it, Sample)]
+
+
+def test_a_worker_that_alone_follows_gets_calm_samples_together(private_environment: Path) -> None:
+    with RunningHub(private_environment) as running:
+        stream = _follow_as_worker(running, private_environment)
+        seqs: list[int] = []
+        for seq in (1, 2):
+            running.producer.push([make_sample(seq)])
+            wait_until(lambda: running.hub.last_seq == seq, what="the hub to have it")  # noqa: B023
+        assert _take_seqs(stream) == []
+        running.producer.push([make_sample(3)])
+        wait_until(lambda: seqs.extend(_take_seqs(stream)) or seqs == [1, 2, 3], what="all three, in order")  # type: ignore[func-returns-value]
+        running.producer.push([make_sample(4)])
+        wait_until(lambda: running.hub.last_seq == 4, what="the hub to have it")
+        running.producer.push([make_sample(5, used_gib=75)])
+        wait_until(lambda: seqs.extend(_take_seqs(stream)) or seqs[3:] == [4, 5], what="the urgent one")  # type: ignore[func-returns-value]
+        stream.close()
+
+
+def test_held_samples_are_sent_when_somebody_comes(private_environment: Path) -> None:
+    with RunningHub(private_environment) as running:
+        stream = _follow_as_worker(running, private_environment)
+        running.producer.push([make_sample(1)])
+        wait_until(lambda: running.hub.last_seq == 1, what="the hub to have it")
+        with Client(private_environment) as client:
+            _until(client, _has_seq(1))
+            wait_until(lambda: _take_seqs(stream) == [1], what="what was held back")
+            running.producer.push([make_sample(2)])
+            _until(client, _has_seq(2))
+            assert client.history.columns("GPU-a", "used", 1002.0, 1.0, 3).last.count(None) == 0
+        stream.close()

@@ -93,8 +93,8 @@ def test_a_finding_older_than_the_ring_is_adopted_and_closed_by_the_next_worker(
             running.producer.push(_full(1, 40))
             (before,) = _until(client, lambda found: len(found) == 1)
         running.producer.push(_full(41, 140))
-        wait_until(lambda: running.hub._history.last_seq == 140, what="the ring to fill")
-        assert (running.hub._history.first_seq or 0) > before.opened_s - 1000
+        wait_until(lambda: running.hub.last_seq == 140, what="the ring to fill")
+        assert (running.hub._write_history().first_seq or 0) > before.opened_s - 1000
         with RunningWorker(private_environment):
             running.producer.push([make_sample(seq, used_gib=20.0) for seq in range(141, 180)])
             (after,) = _until(client, lambda found: any(not f.is_open for f in found))
@@ -111,7 +111,7 @@ def test_capacity_of_a_replay_goes_through_hub_and_worker_and_outlives_both_ring
             running.producer.push([_recorded(1, 75.0), _recorded(2, 40.0)])
             (before,) = _until(client, lambda found: len(found) == 1)
         running.producer.push([_recorded(seq, 65.0) for seq in range(3, 60)])
-        wait_until(lambda: running.hub._history.last_seq == 59, what="the ring to fill")
+        wait_until(lambda: running.hub.last_seq == 59, what="the ring to fill")
         with RunningWorker(private_environment, CapacityAnalyzer()):
             running.producer.push([_recorded(60, 76.0), _recorded(61, 30.0)])
             (after,) = _until(client, lambda found: any(f.updated_s == 1060.0 for f in found))

@@ -129,7 +129,7 @@ def test_what_a_slow_recording_missed_is_filled_from_the_agents_memory_and_the_r
         listener = Listener()
         wait_until(listener.hear, what="the first sample")
         running.producer.push([samples[tick] for tick in range(2, last)])  # more than any queue holds
-        wait_until(lambda: running.hub._history.last_seq == last - 1, what="the agent to have told them")
+        wait_until(lambda: running.hub.last_seq == last - 1, what="the agent to have told them")
         running.producer.push([samples[last]])
         wait_until(lambda: listener.hear()[-1].seq == last, what="the newest")
         got = listener.hear()
@@ -157,7 +157,7 @@ def test_a_recording_begins_with_what_the_agent_remembers_from_after_a_time(fold
         running.producer.push(samples)
         hub = running.hub
         # Sent too: what is not yet would come as it happens, not from memory.
-        wait_until(lambda: hub._history.last_seq == 700 and not hub._sockets._outbox, what="all to be sent")
+        wait_until(lambda: hub.last_seq == 700 and not hub._sockets._outbox, what="all to be sent")
         for since_s, first in ((-math.inf, 1), (samples[499].time_s, 501), (math.inf, 700)):
             listener = Listener(since_s)
             wait_until(lambda: bool(listener.hear()) and listener.hear()[-1].seq == 700, what="the newest")  # noqa: B023

@@ -142,7 +142,7 @@ def test_a_plug_in_that_breaks_in_its_details_is_named_and_its_memory_stays() ->
 
 
 @pytest.mark.usefixtures("_is_clocked")
-def test_a_source_without_a_device_wakes_its_lane_once_a_second_and_one_that_comes_is_found() -> None:
+def test_a_source_without_a_device_wakes_its_lane_to_search_and_one_that_comes_is_found() -> None:
     source, clock = HandSource(0), HandClock()
     source.error = SourceUnavailableError("no library")
     sampler = _make_sampler(source, clock)
@@ -155,7 +155,7 @@ def test_a_source_without_a_device_wakes_its_lane_once_a_second_and_one_that_com
 
     sampler._read_memories = note  # type: ignore[method-assign]
     _run_for(sampler, clock, 20.0)
-    assert 18 <= len(turns) <= 22
+    assert 4 <= len(turns) <= 6
     source.error = None
     source.readers = [HandReader(0)]
     _run_for(sampler, clock, 6.0)

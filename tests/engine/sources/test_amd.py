@@ -68,6 +68,41 @@ def test_a_navi_card(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     assert hardware.ecc_uncorrected is None
 
 
+@pytest.mark.parametrize(
+    ("risen", "reasons"),
+    [
+        ((0, 0, 0, 0, 0), ()),
+        ((0, 7, 0, 0, 0), ("power cap",)),
+        ((3, 0, 0, 0, 9), ("thermal slowdown", "hardware slowdown")),
+    ],
+)
+@pytest.mark.parametrize(("revision", "size", "start"), [((1, 6), 1664, 32), ((1, 7), 2208, 40)])
+def test_an_instinct_gpu_that_throttles(
+    machine: DrmMachine,
+    stepped_clock: SteppedClock,
+    revision: tuple[int, int],
+    size: int,
+    start: int,
+    risen: tuple[int, ...],
+    reasons: tuple[str, ...],
+) -> None:
+    folder = machine.add_mi300x()
+    seen: list[tuple[str, ...] | None] = []
+    counts = (2**32 - 4, 5, 2**32 - 2, 0, 1, 2)  # two of them start again in between
+    for added in ((0, 0, 0, 0, 0, 0), (1000, *risen)):
+        values = [(count + more) % 2**32 for count, more in zip(counts, added, strict=True)]
+        fields = {f"f{at}": (start + 4 * at, "I", value) for at, value in enumerate(values)}
+        machine.write(f"{folder}/gpu_metrics", make_metrics(revision, size, **fields))
+        if not seen:
+            reader = find(machine, stepped_clock)
+            reader.read_memory()
+        activity = reader.read_hardware().activity
+        assert activity is not None
+        seen.append(activity.throttle_reasons)
+        stepped_clock.now_s += 4.0
+    assert seen[-1] == reasons
+
+
 def test_memory_is_read_again_on_every_call(machine: DrmMachine, stepped_clock: SteppedClock) -> None:
     folder = machine.add_navi()
     reader = find(machine, stepped_clock)

@@ -1,5 +1,7 @@
 """The slower fields of a device: each may be missing on its own, and absurd figures are not shown."""
 
+import subprocess
+
 import pytest
 
 from tests.engine.sources.conftest import SteppedClock
@@ -102,6 +104,23 @@ def test_lists_are_read_every_other_second_and_the_other_fields_each_time(
         seen.append((details.temperature_c, processes_of(details)[0].pid - PID))
         stepped_clock.now_s += 1.02
     assert seen == [(50.0, 0), (51.0, 0), (52.0, 2), (53.0, 2), (54.0, 4)]
+
+
+def test_a_list_that_stays_the_same_is_described_again_when_a_process_ends(
+    nvml_source: NvmlSource, device: PretendDevice, stepped_clock: SteppedClock
+) -> None:
+    job = subprocess.Popen(["sleep", "60"])
+    device.set_processes([(job.pid, 1 * GIB, "compute")])
+    [reader] = nvml_source.discover()
+    first = processes_of(reader.read_details())
+    stepped_clock.now_s += 2.02
+    second = processes_of(reader.read_details())
+    assert second is first
+    job.kill()
+    job.wait()
+    stepped_clock.now_s += 2.02
+    [ended] = processes_of(reader.read_details())
+    assert (ended.location, ended.used_bytes) == ("gone", 1 * GIB)
 
 
 def test_a_process_in_several_lists_is_one_row(nvml_source: NvmlSource, device: PretendDevice) -> None:

@@ -89,6 +89,7 @@ def test_mig_instances_follow_their_gpu(nvml_source: NvmlSource, pretend_nvml: P
         (1, None, "gpu"),
     ]
     assert [r.identity.parent_uuid for r in readers] == [None, parent.uuid, parent.uuid, None]
+    assert [r.identity.gpu_instance_id for r in readers] == [None, 7, 8, None]
     assert [r.identity.uuid for r in readers[1:3]] == [i.uuid.decode() for i in instances]
     whole = [r.read_memory().used_bytes for r in readers if r.identity.parent_uuid is None]
     parts = [r.read_memory().used_bytes for r in readers if r.identity.parent_uuid is not None]

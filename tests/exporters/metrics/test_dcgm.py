@@ -163,6 +163,7 @@ def test_of_a_gpu_with_mig_instances_only_these_are_there() -> None:
         kind="mig",
         parent_uuid=FULL.uuid,
         mig_index=1,
+        gpu_instance_id=9,
         name="NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         memory=MemoryReading(used_bytes=GIB),
     )
@@ -170,6 +171,7 @@ def test_of_a_gpu_with_mig_instances_only_these_are_there() -> None:
     assert told.of("DCGM_FI_DEV_FB_USED") == [1024]
     (labels,) = told.labels("DCGM_FI_DEV_FB_USED")
     assert (labels["gpu"], labels["UUID"], labels["GPU_I_PROFILE"]) == ("0", "MIG-1", "1g.10gb")
+    assert labels["GPU_I_ID"] == "9", "the number that the driver has for the instance, and not its position"
     assert labels["modelName"] == "NVIDIA H100 80GB HBM3"
 
 
