@@ -2,7 +2,7 @@
 
 Weights: of one rank. Tokens: in the cache that the server had, so that only its layout is judged. Division:
 tokens from the memory of the device alone, with vLLM's default batch; its constants were read from some of
-these starts (`analyzers/planning/serving/pool.py`), so that column is no test of other versions.
+these starts (`analyzers/planning/serving/estimate.py`), so that column is no test of other versions.
 """
 
 import sys
@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.serving import (
     estimate_serving,
     read_served_model,
 )
-from vramscope.analyzers.planning.serving.pool import count_room
+from vramscope.analyzers.planning.serving.estimate import count_room
 from vramscope.engine.units import GIB
 
 from .measure.tables import format_table

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLevel, Sample, Severity
 from ...engine.model.finding import BELIEVED, PROCESS_ENDED
 from ...engine.units import format_age, format_bytes
-from ..device_trend.track import DeviceTrendTrack, is_other_trend
+from ..device_trend import DeviceTrendTrack, is_other_trend
 from ..findings.evidence import (
     BELIEF,
     CAPACITY,

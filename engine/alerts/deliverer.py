@@ -25,8 +25,7 @@ import msgspec
 
 from ..http_opener import make_opener
 from ..text import last_printable_line
-from .formats import encode_alert
-from .payload import DeliveryJob, make_variables
+from .payload import DeliveryJob, encode_alert, make_variables
 
 MAX_REASON_CHARS = 300
 

@@ -22,7 +22,7 @@ from .framework.log import tells_time
 from .galvatron import OVERLAP_FILE
 from .memory_file import PATTERN as FLIGHT_PATTERN
 from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
-from .module_memory.finding import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
+from .module_memory import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file
 from .run_config import read_run_config
 from .series.format import FORMATS, recognize_series

@@ -21,8 +21,7 @@ from ..model import (
     StepReading,
 )
 from ..model.sample import DeviceKind
-from .column import SECTOR_BYTES
-from .ring import ColumnRing, Row
+from .ring import SECTOR_BYTES, ColumnRing, Row
 
 # Bytes are kept in units of 512, rounded up, and at most 2 TiB.
 

@@ -27,8 +27,7 @@ from .block import (
     samples_of,
     values_of,
 )
-from .column import UNMEASURED
-from .ring import ColumnRing, Row
+from .ring import UNMEASURED, ColumnRing, Row
 
 # Most buckets of a view: no screen is wider.
 MAX_BUCKETS = 4096

@@ -413,7 +413,7 @@ def _unpack_modules(answer: ModulesAnswer) -> ModuleMemory:
     Raises:
         InputFileError: It is no profile.
     """
-    from ..files.module_memory.finding import read_exact_text  # most viewers never ask for one
+    from ..files.module_memory import read_exact_text  # most viewers never ask for one
 
     where = f"the profile of process {answer.pid}"
     return read_exact_text(inflate(answer.data, where).decode("utf-8", "replace"), where)

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from rich.cells import cell_len, set_cell_size
 
-from ...engine.text import make_printable
-from .ascii import to_ascii
+from ...engine.text import ASCII_FORMS, make_printable
 
 # What a piece of text is for; `tui/draw/palettes.py` has the look of each role.
 Role = Literal[
@@ -114,3 +113,17 @@ def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
     if width <= 0:
         return []
     return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]
+
+
+# Text in seven bits: a look-alike for each character that the screens draw.
+
+
+@lru_cache(maxsize=1024)
+def to_ascii(text: str) -> str:
+    """Return text in ASCII that takes the same cells; characters without a look-alike become `?`."""
+    if text.isascii():
+        return text
+    translated = text.translate(ASCII_FORMS)
+    if translated.isascii():
+        return translated
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in translated)

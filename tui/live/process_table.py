@@ -29,6 +29,7 @@ from .process_rows import (
     ProcessKey,
     ProcessRow,
     SortOrder,
+    arrange_tree,
     choose_columns,
     collect_rows,
     filter_rows,
@@ -37,7 +38,6 @@ from .process_rows import (
     runs_text,
     sort_rows,
 )
-from .process_tree import arrange_tree
 
 SIDE_SCROLL_CELLS = 8
 ELLIPSIS = "…"

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from rich.console import Console
+from rich.segment import Segment
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingsMap
+from textual.color import Color
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
@@ -18,14 +20,15 @@ from textual.types import IgnoreReturnCallbackType
 
 from ...engine.clock import Clock, SystemClock
 from ...engine.settings import ThemeName
+from ...engine.text import make_printable
 from ..draw.glyphs import ASCII, UNICODE
 from ..draw.palettes import PALETTES
+from ..draw.spans import to_ascii
 from ..frame.keys import MOVEMENTS, collect_keys
 from ..frame.process_memory import clear_library_caches, return_free_memory
 from ..frame.theme import default_variables, register_themes
 from ..terminal.abilities import TerminalAbilities, choose_theme
 from ..terminal.driver import TerminalDriver
-from ..terminal.line_filters import AsciiFilter, PrintableFilter
 from .notices import Notice, NoticeBoard, NoticeSeverity
 from .snapshot_screen import SnapshotScreen
 
@@ -284,3 +287,28 @@ def _make_console(abilities: TerminalAbilities) -> Console:
         emoji=False,
         _environ={},
     )
+
+
+# Filters between the widgets and the terminal: printable text, and seven bits where asked for.
+
+
+class PrintableFilter(LineFilter):
+    """Makes every line that any widget draws printable: lists, titles, the palette and notices too."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments, unchanged where nothing in them would control the terminal."""
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [segment._replace(text=make_printable(segment.text)) for segment in segments]
+
+
+class AsciiFilter(LineFilter):
+    """Rewrites every line that any widget draws: borders, scroll bars, palette and notices too."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            segment
+            if segment.text.isascii()
+            else Segment(to_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]

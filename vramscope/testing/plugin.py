@@ -69,8 +69,7 @@ class _Cards:
         if hasattr(self._config, "workerinput") or not self._measured:
             return
         from vramscope.engine.errors import VramscopeError
-
-        from .report import describe_measured
+        from vramscope.testing.measuring import describe_measured
 
         if self._config.getoption("--vram-report"):
             terminalreporter.section("memory of tests (simulated)")
@@ -150,7 +149,7 @@ class _Cards:
             return None
         if outcome.measured.reserved_bytes <= before.reserved_bytes * (1 + growth / 100):
             return None
-        from .report import describe_measured
+        from vramscope.testing.measuring import describe_measured
 
         lines = describe_measured(item.nodeid, outcome.measured, before, _MOST_PLACES)
         allowed = f"grew by more than {growth:g} % (accept it with --vram-update)"

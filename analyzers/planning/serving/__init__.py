@@ -1,8 +1,7 @@
 """The memory of a server for a model: weights, cache of a token, and what fits onto a device."""
 
-from .estimate import estimate_serving
+from .estimate import choose_batches, estimate_serving
 from .model import SCHEMA, PoolPlan, RankPlan, ServedModel, ServingReport, ServingSetup, Span
-from .pool import choose_batches
 from .reading import PRECISIONS, Precision, describe_served_preset, read_served_model
 
 __all__ = [

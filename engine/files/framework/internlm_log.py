@@ -3,7 +3,7 @@
 InternLM computes the sizes from the shapes of tensors and does not measure them, so the device is called
 simulated: no fragmentation, no workspace, and gradients count as if they were always there. Times count from
 when the profiler was made. Layouts by layer are passed over here;
-`engine/files/module_memory/finding.py` reads them.
+`engine/files/module_memory.py` reads them.
 """
 
 import re

@@ -6,7 +6,7 @@ import random
 import msgspec
 import pytest
 
-from vramscope.analyzers.device_trend.track import DeviceTrendTrack
+from vramscope.analyzers.device_trend import DeviceTrendTrack
 from vramscope.analyzers.findings.subjects import Subject
 from vramscope.analyzers.host_stall import HostStallAnalyzer
 from vramscope.analyzers.oom import OomAnalyzer

@@ -19,7 +19,7 @@ from vramscope.engine.files.case_table import MOST_COLUMNS, MOST_ROWS, read_case
 from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.memory_file import read_flight_record
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
-from vramscope.engine.files.module_memory.finding import read_module_memory
+from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.files.phases.finding import read_phase_file
 from vramscope.engine.files.profiler_trace import ProfilerTrace
 from vramscope.engine.files.run_config import read_run_config

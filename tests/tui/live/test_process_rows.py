@@ -13,6 +13,7 @@ from vramscope.tui.live.process_rows import (
     USUAL_COLUMNS,
     ProcessRow,
     SortOrder,
+    arrange_tree,
     choose_columns,
     collect_rows,
     filter_rows,
@@ -20,7 +21,6 @@ from vramscope.tui.live.process_rows import (
     runs_text,
     sort_rows,
 )
-from vramscope.tui.live.process_tree import arrange_tree
 
 NOW_S = 1_760_000_000.0
 

@@ -7,9 +7,8 @@ from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_process
 from vramscope.engine.model import ProcessReading
 from vramscope.engine.sources.process_families import ProcessFamilies
 from vramscope.tui.live.node_screen import NodeScreen
-from vramscope.tui.live.process_rows import ProcessRow, SortOrder, collect_rows
+from vramscope.tui.live.process_rows import ProcessRow, SortOrder, arrange_tree, collect_rows
 from vramscope.tui.live.process_signals import SignalPolicy
-from vramscope.tui.live.process_tree import arrange_tree
 
 MEMORY = SortOrder("memory")
 NOW_S = 5000.0

@@ -17,7 +17,7 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.draw.ascii import to_ascii
+from vramscope.tui.draw.spans import to_ascii
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 ASCII_TERMINAL = TerminalAbilities(is_ascii=True, color_depth="16", reason="TERM=linux")

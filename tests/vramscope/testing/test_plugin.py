@@ -9,8 +9,14 @@ import pytest
 
 from tests.structure.tree import ROOT
 from vramscope.engine.errors import InputFileError
-from vramscope.testing.measuring import Measured, Place, list_growth, read_baseline, update_baseline
-from vramscope.testing.report import describe_measured
+from vramscope.testing.measuring import (
+    Measured,
+    Place,
+    describe_measured,
+    list_growth,
+    read_baseline,
+    update_baseline,
+)
 
 MIB = 1 << 20
 PROGRAM = """

@@ -24,7 +24,7 @@ from vramscope.analyzers.planning.serving import (
     estimate_serving,
     read_served_model,
 )
-from vramscope.analyzers.planning.serving.pool import count_room
+from vramscope.analyzers.planning.serving.estimate import count_room
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import GIB
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.sources.serving.exposition import Series, read_series
+from vramscope.engine.sources.serving.answers import Series, read_series
 
 from ....fuzz.targets import read_metrics
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from ...errors import InputFileError
-from ...model import RankCoordinates
-from ...model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
-from ...soundness import make_json_decoder
-from ...units import MIB, format_bytes
-from ..base.input_file import open_input_file, read_input_file, show_path
-from ..base.packed_file import CUT_NOTE, LineFile, PackedFile
-from ..base.series_reader import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
-from ..framework.internlm_log import COMPUTED_NOTE, read_rank
+from ..errors import InputFileError
+from ..model import RankCoordinates
+from ..model.sample import MEMORY_KINDS, KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
+from ..soundness import make_json_decoder
+from ..units import MIB, format_bytes
+from .base.input_file import open_input_file, read_input_file, show_path
+from .base.packed_file import CUT_NOTE, LineFile, PackedFile
+from .base.series_reader import MOST_BYTES, MOST_SECONDS, LeftOut, show_cell
+from .framework.internlm_log import COMPUTED_NOTE, read_rank
 
 SCHEMA = "vramscope.modules/1"
 SCHEMA_MARK = b'"schema":"vramscope.modules/'

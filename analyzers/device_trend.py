@@ -11,12 +11,12 @@ from itertools import pairwise
 from statistics import median, stdev
 from typing import NamedTuple
 
-from ...engine.model import DeviceTrend, TrendWord
-from ..findings.lifecycle import is_visible
-from ..findings.subjects import Subject
-from ..floors.blocks import KEPT, Beat, Block, BlockPyramid
-from ..floors.rate import fit_curve
-from ..pressure import FULL_SHARE, RELIEVED_SHARE, SCARCE_FREE_BYTES
+from ..engine.model import DeviceTrend, TrendWord
+from .findings.lifecycle import is_visible
+from .findings.subjects import Subject
+from .floors.blocks import KEPT, Beat, Block, BlockPyramid
+from .floors.rate import fit_curve
+from .pressure import FULL_SHARE, RELIEVED_SHARE, SCARCE_FREE_BYTES
 
 # Samples are joined to slots of this many seconds, of which the least counts: what comes and goes within is
 # no trend. A series with longer ticks has a slot for each.
