@@ -317,7 +317,7 @@ MEDIUM_S = 3600.0
 LOW_S = 21600.0
 
 # Least growth seen, as a share of the room that is left, of the two most severe.
-SEVERE_SHARE = 1.0
+SEVERE_SHARE = 1.5
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),

@@ -15,6 +15,7 @@ from .growth import Growth, blur_of
 from .rate import Line, estimate_rate
 
 FELL_BACK = "the floor fell back"
+PEAK_FELL_BACK = "the peak fell back"
 # Share of what it grew that a floor must have given back for the growth to be over.
 FALLEN_BACK = 0.5
 # Share of its rate below which growth has stopped.
@@ -213,7 +214,9 @@ class GrowthTrack:
         because = self._find_end(episode, time_s)
         if because is not None:
             self._end(because)
-            if because != FELL_BACK:
+            # What was let go comes back, as results that are gathered in rounds do: only what then rises
+            # beyond the height of before is news.
+            if because not in (FELL_BACK, PEAK_FELL_BACK):
                 self.floors.forget_records(time_s)
             return
         if self.completed <= self._level - FRESHNESS:
@@ -233,12 +236,14 @@ class GrowthTrack:
         newest = max(since[-2:]) if episode.is_peak else min(since[-2:])
         fallen_back = episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes)
         if newest < fallen_back:
-            return "the peak fell back" if episode.is_peak else FELL_BACK
+            return PEAK_FELL_BACK if episode.is_peak else FELL_BACK
         quiet_s = self._measure_pause(
             episode.onset_s, episode.bytes_per_s, is_peak=episode.is_peak, beats=FLAT_BEATS
         )
         if not quiet_s:
             return None
+        if episode.is_peak and max([it.high for it in self.floors.pyramid.latest(0, 4)]) < fallen_back:
+            return PEAK_FELL_BACK
         self._paused_s = time_s - quiet_s
         self._lasted_s = self._paused_s - episode.onset_s
         self._paused = None if episode.is_peak else episode

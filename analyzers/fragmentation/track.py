@@ -139,6 +139,7 @@ _FLUSHED = (
     f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, "
     "as when the cache is flushed, and each time at least this much stayed reserved but not allocated"
 )
+_ENDURED = "; it needed as much before, and every request was served"
 _ADVICE = (
     "Try PYTORCH_ALLOC_CONF=expandable_segments:True, or sort lengths into a few buckets; `vramscope "
     "inspect` of a memory snapshot replays the job's own trace with other settings"
@@ -309,6 +310,9 @@ class FragmentationTrack(OpenFinding):
         self._trends: dict[Measure, TrendHistory] = {}
         self._refusals = Refusals()
         self._crossing = Crossing()
+        # Most that was needed in the present time of refusals or of holes that must fit, and in earlier ones.
+        self._strained_bytes = 0
+        self._endured_bytes = 0
 
     def adopt(self, finding: Finding) -> None:
         super().adopt(finding)
@@ -351,7 +355,16 @@ class FragmentationTrack(OpenFinding):
         cost = weigh(extremes, self._refusals, limit, tick.time_s, need)
         if cost is None or (self.extremes is None and not cost.needs_holes):
             return ()
-        return self._conclude(subject, cost, tick.time_s)
+        return self._conclude(subject, self._compare_with_endured(cost), tick.time_s)
+
+    def _compare_with_endured(self, cost: Cost) -> Cost:
+        """Return the cost with what was endured before; remember what is needed now until it is over."""
+        if cost.retries or cost.needs_holes:
+            self._strained_bytes = max(self._strained_bytes, cost.most_bytes)
+        elif self._strained_bytes and cost.is_quiet:
+            self._endured_bytes = max(self._endured_bytes, self._strained_bytes)
+            self._strained_bytes = 0
+        return cost._replace(endured_bytes=self._endured_bytes)
 
     def _note_levels(self, tick: Tick) -> None:
         reserved = tick.reserved_bytes
@@ -451,6 +464,8 @@ def _state(finding: Finding, subject: Subject, cost: Cost, time_s: float) -> Fin
             _RETRIES(cost.retries),
             _FLUSHES(cost.flushes),
         ),
-        method=words.method,
+        method=f"{words.method}{_ENDURED}"
+        if (cost.has_cost or cost.needs_holes) and cost.was_endured
+        else words.method,
         advice=words.advice,
     )

@@ -256,6 +256,8 @@ NEED_BACK_SHARE = 0.95
 SWING_SHARE = 0.03
 # Share of the limit that must have been reserved then: below, the device has more to give.
 BRIM_SHARE = 0.75
+# How much more must be needed than was endured before, to be severe again.
+ENDURED_MARGIN = 1.02
 
 
 class Cost(NamedTuple):
@@ -277,6 +279,18 @@ class Cost(NamedTuple):
     need_bytes: int = 0
     # Whether holes change while the reserved memory is at the wall.
     is_unsettled: bool = False
+    # Most that was needed in an earlier time of refusals, or of holes that had to fit, which ended well.
+    endured_bytes: int = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """What is compared with earlier: the need of the largest step, or the peak where that is unknown."""
+        return self.need_bytes or self.peak_bytes
+
+    @property
+    def was_endured(self) -> bool:
+        """Whether it came through as much before: caches that were given back served every request."""
+        return self.most_bytes <= ENDURED_MARGIN * self.endured_bytes
 
     @property
     def has_cost(self) -> bool:
@@ -302,6 +316,8 @@ class Cost(NamedTuple):
 
     @property
     def severity(self) -> Severity:
+        if (self.retries or self.needs_holes) and self.was_endured:
+            return "medium"
         if self.retries:
             return "critical"
         if self.needs_holes:

@@ -71,6 +71,19 @@ def run_gathered_outputs(rng: Rng, span_s: float) -> Scene:
     return Scene((hold(plan, np.where(place < 1, place, 0) * job.headroom_bytes * rng.uniform(0.05, 0.5)),))
 
 
+def run_rounds_of_results(rng: Rng, span_s: float) -> Scene:
+    """Rounds at even distances: results pile up, are sorted for a while, and are let go."""
+    job = draw_job(rng)
+    plan = fit_steps(rng, job, span_s, rng.uniform(0.9, 1.0, 769) if rng.random() < 0.5 else None)
+    every_s = draw_log(rng, 300, 2400)
+    rises_s = min(draw_log(rng, 20, 400), 0.4 * every_s)
+    stays_s = rises_s * float(rng.choice([0.0, 0.0, 0.2, 1.0]))
+    round_, passed_s = np.divmod(plan.ends_s - rng.uniform(0, every_s), every_s)
+    held = np.where(passed_s < rises_s + stays_s, np.minimum(passed_s / rises_s, 1.0), 0.0)
+    heights = rng.uniform(rng.choice([0.85, 1.0]), 1.0, int(round_.max()) + 2)[round_.astype(int)]
+    return Scene((hold(plan, held * heights * (round_ >= 0) * job.headroom_bytes * rng.uniform(0.1, 0.65)),))
+
+
 def run_waves(rng: Rng, span_s: float) -> Scene:
     """What users ask for, in waves of tens of minutes."""
     job = draw_job(rng, (0.2, 1.0))
@@ -171,6 +184,7 @@ _MAKERS = (
     run_loaded_then_still,
     run_micro_batches,
     run_gathered_outputs,
+    run_rounds_of_results,
     run_waves,
     run_guests,
     run_touched_pages,

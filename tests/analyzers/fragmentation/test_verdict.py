@@ -207,3 +207,24 @@ def test_a_restarted_worker_goes_on_with_the_same_finding(at: int) -> None:
     run = run_of((400, NEAR), (500, FAR))
     expected = last_words(watch(FragmentationAnalyzer(), run))
     assert last_words(restart(FragmentationAnalyzer, run, at)) == expected
+
+
+def _refused_twice(later_peak_gib: float) -> list[str]:
+    """Return the severities after a second refusal, which comes an hour after a first one went well."""
+    first = (30, pinned(0, 9.0, peak_gib=68.0)), (30, pinned(0, 9.0, peak_gib=68.0, retries=1))
+    calm = (1800, pinned(0, 1.0, retries=1))
+    again = (
+        (60, pinned(0, 9.0, peak_gib=later_peak_gib, retries=1)),
+        (60, pinned(0, 9.0, peak_gib=later_peak_gib, retries=2)),
+    )
+    found = watch(FragmentationAnalyzer(), run_of(*first, calm, *again))
+    assert "critical" in {it.severity for it in found if it.updated_s < 200.0}
+    return [it.severity for it in found if it.updated_s > 3800.0]
+
+
+def test_a_refusal_is_less_severe_where_as_much_was_needed_before_and_served() -> None:
+    assert set(_refused_twice(68.0)) == {"medium"}
+
+
+def test_a_refusal_is_critical_again_where_more_is_needed_than_ever_before() -> None:
+    assert "critical" in _refused_twice(71.0)
