@@ -85,7 +85,8 @@ class Column:
         block = self._blocks.get(number)
         if block is not None:
             block[at] = self._nothing
-            if block.count(self._nothing) == _BLOCK:
+            # Counting costs most of all, and only the last of a block's positions can leave it empty.
+            if (at == _BLOCK - 1 or position == self._length - 1) and block.count(self._nothing) == _BLOCK:
                 del self._blocks[number]
 
     def read(self, position: int) -> int | None:
