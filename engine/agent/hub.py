@@ -27,7 +27,6 @@ from ..wire.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
     TOPIC_HUB,
-    TOPIC_SAMPLE,
     TOPIC_SEGMENTS,
     Advised,
     Done,
@@ -46,6 +45,7 @@ from ..wire.messages import (
 )
 from ..wire.selection import RemotePeer, cut_welcome, explain_excess
 from ..wire.stores import AssessmentStore, FindingStore
+from ..wire.unchanged import leave_out_unchanged
 from .attachments import AttachmentDesk
 from .hub_sockets import HubSockets
 from .supervisor import (
@@ -207,8 +207,12 @@ class Hub:
         return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
 
     def _publish_sample(self, sample: Sample) -> None:
+        told = leave_out_unchanged(sample, self._sample)
         try:
-            sample = self._repair(sample)
+            # What is as before was checked before.
+            if not is_sound(told):
+                sample = self._repair(sample)
+                told = leave_out_unchanged(sample, self._sample)
         except WireError as error:
             self._rejections.add("from a source of this node", error, self._clock.monotonic_s())
             return
@@ -218,7 +222,7 @@ class Hub:
         self._unwritten.append(sample)
         if len(self._unwritten) >= MOST_UNWRITTEN:
             self._write_history()
-        self._sockets.publish(TOPIC_SAMPLE, sample)
+        self._sockets.publish_sample(sample, told)
         if self._sockets.has_followers(TOPIC_CELLS):
             self._sockets.publish(TOPIC_CELLS, sample)
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
@@ -242,8 +246,6 @@ class Hub:
         Raises:
             WireError: It has no finite time.
         """
-        if is_sound(sample):
-            return sample
         mended = mend_numbers(sample)
         reason = "a value was not a number and is shown as not measured"
         self._rejections.add("from a source of this node", reason, self._clock.monotonic_s())

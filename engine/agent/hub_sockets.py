@@ -17,7 +17,6 @@ from ..wire.cells import encode_part, encode_told
 from ..wire.endpoints import endpoints_of
 from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_VIEWER, Request
 from ..wire.selection import Cut, RemotePeer, Told, select_devices
-from ..wire.unchanged import leave_out_unchanged
 
 if TYPE_CHECKING:
     from ..cluster.gate import Gate, Listening
@@ -155,16 +154,17 @@ class HubSockets:
         if self._gate is not None:
             self._gate.cut_off_revoked()
 
+    def publish_sample(self, sample: Sample, told: Sample) -> None:
+        """Send a sample as `told`, without what is as in the one before, to all who have that one."""
+        self._sample = sample
+        self.publish(TOPIC_SAMPLE, told)
+
     def publish(self, topic: bytes, told: Told) -> None:
         """Send to all who follow a topic; over tcp only what each may read, of devices that it asked for.
 
         In the folder `flush` sends it, all of a turn at once, so that whoever follows wakes once for it.
         """
-        if isinstance(told, Sample) and topic == TOPIC_SAMPLE:
-            before = self._sample
-            self._sample = told
-            told = leave_out_unchanged(told, before)
-        elif topic in (TOPIC_FINDING, TOPIC_HUB) and not self.is_followed:
+        if topic in (TOPIC_FINDING, TOPIC_HUB) and not self.is_followed:
             return  # who comes gets all of it with the welcome
         message = encode_told(topic, self._hub_id, told)
         self._outbox.append((topic + self._node, message))

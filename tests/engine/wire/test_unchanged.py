@@ -7,13 +7,21 @@ import pytest
 
 from tests.clocks import HandClock
 from vramscope.engine.history import History
-from vramscope.engine.model import DeviceActivity, DeviceHardware, DeviceSample, HubStatus, Sample
+from vramscope.engine.model import (
+    DeviceActivity,
+    DeviceHardware,
+    DeviceSample,
+    HubStatus,
+    ProcessReading,
+    Sample,
+)
 from vramscope.engine.viewer.conversation import Event, HubConversation, Joined
 from vramscope.engine.wire.cells import encode_told
 from vramscope.engine.wire.messages import TOPIC_SAMPLE, Request, Welcome, body_of, decode, encode
 from vramscope.engine.wire.unchanged import WHOLE_EVERY, fill_in_unchanged, leave_out_unchanged
 
 ACTIVITIES = (None, DeviceActivity(sm_clock_mhz=1755), DeviceActivity(sm_clock_mhz=1410))
+PROCESSES = (None, (), (ProcessReading(7, command="train.py"),), (ProcessReading(7), ProcessReading(8)))
 HARDWARE = (None, DeviceHardware(power_limit_w=700.0), DeviceHardware(power_limit_w=500.0))
 
 
@@ -21,8 +29,13 @@ def make_sample(seq: int, *devices: DeviceSample) -> Sample:
     return Sample("node", seq, 1000.0 + seq, 1.0, devices)
 
 
-def make_device(uuid: str, activity: DeviceActivity | None, hardware: DeviceHardware | None) -> DeviceSample:
-    return DeviceSample(uuid, 0, activity=activity, hardware=hardware)
+def make_device(
+    uuid: str,
+    activity: DeviceActivity | None,
+    hardware: DeviceHardware | None,
+    processes: tuple[ProcessReading, ...] | None = PROCESSES[2],
+) -> DeviceSample:
+    return DeviceSample(uuid, 0, activity=activity, hardware=hardware, processes=processes)
 
 
 def send(sample: Sample, before: Sample | None) -> bytes:
@@ -39,6 +52,7 @@ def test_what_stays_is_not_sent_and_comes_back_as_it_was() -> None:
     data = send(second, first)
     assert b"power_limit_w" not in data
     assert b"sm_clock_mhz" not in data
+    assert b"train.py" not in data
     assert len(data) < 0.6 * len(send(second, None))
     assert receive(data, first) == second
 
@@ -56,7 +70,7 @@ def test_a_viewer_without_the_sample_before_shows_it_as_unmeasured_until_all_is_
     device = make_device("GPU-a", ACTIVITIES[1], HARDWARE[1])
     first, second, whole = (make_sample(seq, device) for seq in (1, 2, WHOLE_EVERY))
     found = receive(send(second, first), None).devices[0]
-    assert (found.activity, found.hardware) == (None, None)
+    assert (found.activity, found.hardware, found.processes) == (None, None, None)
     assert receive(send(whole, second), None) == whole
 
 
@@ -80,7 +94,12 @@ class LossyHub:
         devices = [
             before[uuid]
             if uuid in before and self.chance.random() < 0.7
-            else make_device(uuid, self.chance.choice(ACTIVITIES), self.chance.choice(HARDWARE))
+            else make_device(
+                uuid,
+                self.chance.choice(ACTIVITIES),
+                self.chance.choice(HARDWARE),
+                self.chance.choice(PROCESSES),
+            )
             for uuid in uuids
         ]
         sample = make_sample(self.newest.seq + 1, *devices)
@@ -123,4 +142,5 @@ def test_whatever_is_lost_and_however_late_an_answer_is_nothing_old_is_shown(see
         for shown, true in zip(sample.devices, published.devices, strict=True):
             assert shown.activity in (true.activity, None), f"sample {sample.seq}"
             assert shown.hardware in (true.hardware, None), f"sample {sample.seq}"
+            assert shown.processes in (true.processes, None), f"sample {sample.seq}"
     assert wholes > 0.7 * len(found)
