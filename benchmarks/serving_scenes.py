@@ -1,8 +1,9 @@
 """Simulated servers and their load, for the score of the forecast of preemptions.
 
-Three splits: the forecast is tuned on `tuning` and nothing else. `scored` was made for the first forecast,
-which extended the use of the pool alone; its results have been looked at since. `fresh` was made for the
-forecast from arrivals, with sizes, lengths, speeds and families of its own, and is scored once.
+Four splits. The forecast is tuned on `tuning`, `scored` and `fresh`: the latter two were made to score
+earlier forecasts, and their misses have been looked at since. `sealed` was made for the present forecast,
+with seeds, sizes of pools, lengths and families of its own, before anything was scored on it; it is scored
+once.
 """
 
 import math
@@ -16,7 +17,7 @@ from vramscope.engine.workloads.serving.pool import Rate, Speed, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 Rng = random.Random
-Split = Literal["tuning", "scored", "fresh"]
+Split = Literal["tuning", "scored", "fresh", "sealed"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 Task = tuple[Split, int, int]
 """Split, number of the family, seed."""
@@ -28,15 +29,19 @@ _LENGTHS: dict[Split, list[tuple[float, float]]] = {
     "tuning": [(400.0, 250.0), (1500.0, 150.0), (300.0, 900.0)],
     "scored": [(250.0, 350.0), (2500.0, 200.0), (600.0, 600.0), (200.0, 1500.0)],
     "fresh": [(800.0, 400.0), (3500.0, 300.0), (150.0, 700.0), (1000.0, 1100.0), (120.0, 180.0)],
+    "sealed": [(500.0, 300.0), (2000.0, 400.0), (250.0, 1000.0), (1200.0, 120.0), (700.0, 700.0)],
 }
-# Blocks of a pool: 48,000 to 800,000 tokens; half of `serving_logs` have more than 476,000.
+# Blocks of a pool: 24,000 to 800,000 tokens; half of `serving_logs` have more than 476,000.
 _SIZES: dict[Split, list[int]] = {
     "tuning": [6000, 20_000],
     "scored": [4000, 10_000, 30_000],
     "fresh": [3000, 8000, 16_000, 50_000],
+    "sealed": [1500, 4000, 6000, 12_500, 25_000, 40_000],
 }
+# Splits whose engines all have a speed of their own, and whose capacity was found over a longer time.
+_LATER: tuple[Split, ...] = ("fresh", "sealed")
 # As a share of a family's seeds. Runs of large pools take longest, and `fresh` has most of them.
-_SEEDS: dict[Split, float] = {"tuning": 2.0, "scored": 1.0, "fresh": 0.5}
+_SEEDS: dict[Split, float] = {"tuning": 2.0, "scored": 1.0, "fresh": 0.5, "sealed": 0.5}
 # Any number that the simulator never reaches.
 _NO_LIMIT = 100_000
 # A queue of so many requests will not go away.
@@ -76,10 +81,10 @@ class _Server:
             prefix_share=draw.choice([0.0, 0.5, 0.9]),
         )
         self.blocks = draw.choice(_SIZES[split])
-        self.speed = _draw_speed(draw, split) if has_own_speed or split == "fresh" else Speed()
+        self.speed = _draw_speed(draw, split) if has_own_speed or split in _LATER else Speed()
         # Near its end the use of a pool settles only after minutes, so 180 s find more than it can hold:
         # some runs of `tuning` and `scored` that are meant to be quiet almost fill it, and stay as they were.
-        self._trial_s = 600 if split == "fresh" else 180
+        self._trial_s = 600 if split in _LATER else 180
         self._capacity: float | None = None
 
     @property
@@ -321,6 +326,66 @@ def _crowd(draw: Rng, split: Split) -> Scene:
     return Scene(_ask_in_turn(server, points, draw.uniform(10.0, 90.0), 256), 7200.0)
 
 
+def _stairs(draw: Rng, split: Split) -> Scene:
+    """Groups of users join one after another until the pool cannot hold them."""
+    server = _Server(draw, split)
+    share = draw.uniform(0.1, 0.3)
+    at_s = begin_s = draw.uniform(900.0, 2400.0)
+    points = [(0.0, share), (at_s, share)]
+    while share < 1.3:
+        share += draw.uniform(0.08, 0.2)
+        length_s = draw.uniform(180.0, 600.0)
+        points += [(at_s + 20.0, share), (at_s + length_s, share)]
+        at_s += length_s
+    return Scene(server.load(points, _NO_LIMIT), at_s + 600.0, begin_s)
+
+
+def _doubling(draw: Rng, split: Split) -> Scene:
+    """Load that doubles every few minutes to half an hour until it exceeds what the pool can hold."""
+    server = _Server(draw, split)
+    start = draw.uniform(0.08, 0.25)
+    begin_s = draw.uniform(600.0, 1800.0)
+    double_s = draw.uniform(240.0, 1500.0)
+    points = [(0.0, start)]
+    points += [(begin_s + part / 8 * double_s, start * 2 ** (part / 8)) for part in range(36)]
+    points = [point for point in points if point[1] <= 1.8]
+    return Scene(server.load(points, _NO_LIMIT), points[-1][0] + 900.0, begin_s)
+
+
+def _lull(draw: Rng, split: Split) -> Scene:
+    """Load that falls for a while, as over lunch, and then grows beyond what the pool can hold."""
+    server = _Server(draw, split)
+    usual, least = draw.uniform(0.4, 0.55), draw.uniform(0.1, 0.3)
+    fall_s, begin_s = draw.uniform(1200.0, 2400.0), draw.uniform(3000.0, 4800.0)
+    length_s = draw.uniform(500.0, 3000.0)
+    points = [
+        (0.0, usual),
+        (fall_s, usual),
+        (fall_s + 400.0, least),
+        (begin_s, least),
+        (begin_s + length_s, draw.uniform(1.3, 1.8)),
+    ]
+    return Scene(server.load(points, _NO_LIMIT), begin_s + length_s + 900.0, begin_s)
+
+
+def _drift(draw: Rng, split: Split) -> Scene:
+    """Load that grows for two hours up to what the pool still holds."""
+    server = _Server(draw, split)
+    points = [(0.0, draw.uniform(0.1, 0.3)), (7200.0, draw.uniform(0.45, 0.6))]
+    return Scene(server.load(points), 7200.0)
+
+
+def _terrace(draw: Rng, split: Split) -> Scene:
+    """Load that grows within minutes to one height after another, all of which the pool holds."""
+    server = _Server(draw, split)
+    points = [(0.0, 0.15)]
+    at_s = 900.0
+    for share in sorted(draw.uniform(0.2, 0.6) for _ in range(4)):
+        points += [(at_s, points[-1][1]), (at_s + draw.uniform(120.0, 600.0), share)]
+        at_s += draw.uniform(1200.0, 2400.0)
+    return Scene(server.load(points), 9000.0)
+
+
 def _ask_in_turn(server: _Server, points: Points, think_s: float, most: int) -> ServerSetup:
     running, used = server.count_running()
     clients = running / used + server.capacity * think_s
@@ -332,23 +397,29 @@ def _ask_in_turn(server: _Server, points: Points, think_s: float, most: int) -> 
     return server.make_setup(traffic, most)
 
 
+EARLIER: tuple[Split, ...] = ("tuning", "scored", "fresh")
 FAMILIES = (
     Family("steady", _steady, 24),
-    Family("waves", _waves, 24),
+    Family("waves", _waves, 24, EARLIER),
     Family("bursts", _bursts, 24),
     Family("capped", _capped, 16),
     Family("ramp", _ramp, 40),
-    Family("knee", _knee, 24),
+    Family("knee", _knee, 24, EARLIER),
     Family("plateau", _plateau, 24, ("tuning",)),
     Family("steps", _steps, 32, ("scored", "fresh")),
     Family("surge", _surge, 32, ("scored", "fresh")),
     Family("rush", _rush, 40, ("tuning",)),
     Family("swell", _swell, 40, ("tuning",)),
     Family("smooth", _smooth, 32, ("fresh",)),
-    Family("sprint", _sprint, 32, ("fresh",)),
-    Family("outgrow", _outgrow, 24, ("fresh",)),
-    Family("clients", _clients, 32, ("fresh",)),
-    Family("crowd", _crowd, 32, ("fresh",)),
+    Family("sprint", _sprint, 32, ("fresh", "sealed")),
+    Family("outgrow", _outgrow, 24, ("fresh", "sealed")),
+    Family("clients", _clients, 32, ("fresh", "sealed")),
+    Family("crowd", _crowd, 32, ("fresh", "sealed")),
+    Family("stairs", _stairs, 32, ("sealed",)),
+    Family("doubling", _doubling, 32, ("sealed",)),
+    Family("lull", _lull, 32, ("sealed",)),
+    Family("drift", _drift, 32, ("sealed",)),
+    Family("terrace", _terrace, 32, ("sealed",)),
 )
 
 

@@ -46,7 +46,7 @@ class Watched:
     """When a forecast opened and closed; None where it stood to the end."""
     told_in_s: float | None
     """Of the forecast that stood a minute before: time left as it said."""
-    split: Split = "fresh"
+    split: Split = "sealed"
 
     @property
     def begin_s(self) -> float | None:
@@ -254,7 +254,7 @@ def _as_results(runs: Sequence[Watched]) -> dict[str, object]:
 def main() -> int:
     """Score the forecast alone: python -m benchmarks.serving_verdicts --split tuning."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_verdicts", description=__doc__)
-    parser.add_argument("--split", choices=SPLITS, default="fresh")
+    parser.add_argument("--split", choices=SPLITS, default="sealed")
     parser.add_argument("--family", nargs="+")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="only each N-th seed")

@@ -60,7 +60,7 @@ QUICK = 13
 """A quick look takes each so-manieth run."""
 RUNS_SHARE = 0.75
 """Of the time of `--within`: what all runs may take; the rest is for those that the driver alone sees."""
-SERVING_SPLITS: tuple[tuple[Split, ...], tuple[Split, ...]] = (("scored", "fresh"), ("tuning",))
+SERVING_SPLITS: tuple[tuple[Split, ...], tuple[Split, ...]] = (("sealed",), ("tuning", "scored", "fresh"))
 """Of servers: what is scored, and what is tuned on."""
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""

@@ -348,6 +348,7 @@ class LiveScreen(NodeScreen):
         self._alerts = AlertLine(id="alerts")
         self._notes = NoteLine(id="notes")
         self._servers = ServerRows(id="servers")
+        self._servers.display = False
         self.devices = DevicePanels(id="devices")
 
     def compose(self) -> ComposeResult:

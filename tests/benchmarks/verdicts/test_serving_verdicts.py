@@ -65,6 +65,8 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
     assert names["scored"] - names["tuning"] == {"steps", "surge"}
     only_fresh = {"smooth", "sprint", "outgrow", "clients", "crowd"}
     assert names["fresh"] - names["tuning"] - names["scored"] == only_fresh
+    looked_at = names["tuning"] | names["scored"] | names["fresh"]
+    assert names["sealed"] - looked_at == {"stairs", "doubling", "lull", "drift", "terrace"}
 
 
 @pytest.mark.parametrize("name", ["outgrow", "clients"])
@@ -80,6 +82,27 @@ def test_new_families_fill_the_pool_by_what_they_are_named_after(name: str) -> N
     else:
         assert traffic.think_s is not None
         assert max(rates) >= 1.4 / 0.3 * min(rates)
+
+
+@pytest.mark.parametrize("name", ["stairs", "doubling", "lull"])
+def test_sealed_families_that_grow_end_beyond_the_pool(name: str) -> None:
+    task = next(it for it in list_serving_tasks("sealed") if FAMILIES[it[1]].name == name)
+    scene = make_scene(task)[0]
+    assert scene.growth_s is not None
+    rate = scene.setup.traffic.rate_per_s
+    assert rate.at(scene.duration_s) > 2 * rate.at(scene.growth_s)
+    before = [rate.at(at_s) for at_s in range(0, int(scene.growth_s), 60)]
+    assert max(before) < 0.6 * rate.at(scene.duration_s)
+
+
+@pytest.mark.parametrize("name", ["drift", "terrace"])
+def test_sealed_families_that_stay_below_the_pool_grow_all_the_same(name: str) -> None:
+    task = next(it for it in list_serving_tasks("sealed") if FAMILIES[it[1]].name == name)
+    scene = make_scene(task)[0]
+    assert scene.growth_s is None
+    rates = [rate for _, rate in scene.setup.traffic.rate_per_s.points]
+    assert rates == sorted(rates)
+    assert max(rates) > 1.5 * min(rates)
 
 
 def test_sizes_and_lengths_of_the_splits_differ() -> None:
