@@ -543,9 +543,14 @@ def _describe_fullest(
     figure = f"{name} {least}{format_gib(used)}/{format_gib(total)} GiB"
     share = f"{100 * used / total:.0f} %"
     free = "" if least else f", {_describe_free(device.memory.free_bytes, used, total)}"
-    lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
+    taken = max((it.preallocated_percent or 0.0 for it in device.processes or ()), default=0.0)
+    is_pressed = _is_pressed(device, findings) and not taken
+    lead = "nearly full " if is_pressed else "" if is_only else "fullest "
     is_said = trend is None or (trend.word == "full" and lead.startswith("nearly"))
     words = [] if trend is None or is_said else [f", {words}" for words in word_trend(trend, now_s)]
+    if taken:
+        # What is taken in advance says nothing of what is needed.
+        words = [f", JAX preallocated {taken:.0f} %"]
     return (
         *(f"{lead}{figure} ({share}){free}{tail}" for tail in words),
         f"{lead}{figure} ({share}){free}",

@@ -304,6 +304,10 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Names of its pod, container or job; None where no name is known."""
     mps: MpsRole | None = None
     """Its part in MPS; None where it has none, or the driver does not report it."""
+    preallocated_percent: float | None = None
+    """Share of the device that its framework (JAX) takes when it starts, whatever lives in it, by the
+    variables that it was started with; None where it takes none, or that cannot be known.
+    """
 
 
 class DeviceAllocation(msgspec.Struct, frozen=True, gc=False):

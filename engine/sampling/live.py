@@ -181,7 +181,8 @@ class LiveProducer:
             devices, told = self._owners.collect(devices)
             notes += told
         if self._preallocation is not None:
-            notes += self._preallocation.collect(devices)
+            devices, told = self._preallocation.collect(devices)
+            notes += told
         ranks: tuple[RankSample, ...] = ()
         if self._roster is not None:
             devices, ranks, told = self._roster.collect(devices, host)

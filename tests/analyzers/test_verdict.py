@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.sentence import Sentence, count_cells, cut_words
 from vramscope.analyzers.verdict import summarize
-from vramscope.engine.model import Finding, Sample
+from vramscope.engine.model import Finding, ProcessReading, Sample
 from vramscope.engine.units import GIB
 
 from .samples import device, finding, sample
@@ -346,3 +346,15 @@ def test_cells_are_counted_as_terminals_count_them() -> None:
 )
 def test_any_sentence_fits_any_width(clauses: list[list[str]], width: int) -> None:
     assert count_cells(Sentence(tuple(map(tuple, clauses))).fit(width)) <= width
+
+
+def test_what_jax_has_preallocated_is_said_instead_of_full() -> None:
+    full = device(78.1, total_bytes=TOTAL)
+    taken = msgspec.structs.replace(
+        full, processes=(ProcessReading(41, used_bytes=78 * GIB, preallocated_percent=95.0),)
+    )
+    pressed = (finding("pressure", "medium", uuid="GPU-0"),)
+    assert "nearly full GPU 0" in summarize(sample(full), pressed).text(WIDE)
+    said = summarize(sample(taken), pressed).text(WIDE)
+    assert said.endswith("78.1/79.6 GiB (98 %), 1.5 GiB free, JAX preallocated 95 %")
+    assert "nearly full" not in said

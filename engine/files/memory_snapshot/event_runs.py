@@ -354,6 +354,8 @@ def _find_frames(content: bytes) -> list[int]:
         _expect(len(found) <= len(content) // _LEAST_FRAME_BYTES)
         found.append(at)
         at += _FRAME_HEAD_BYTES + int.from_bytes(content[at + 1 : at + _FRAME_HEAD_BYTES], "little")
+    # One that ends elsewhere has lost a part, or been given one.
+    _expect(at == len(content))
     return found[::-1]
 
 

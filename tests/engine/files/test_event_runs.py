@@ -178,6 +178,15 @@ def test_what_is_unusual_is_read_or_refused_as_ever(spoil: Callable[[Row], objec
         assert spell_out(replies[0].snapshot) == spell_out(replies[1].snapshot)
 
 
+def test_a_file_that_lost_a_part_within_is_refused() -> None:
+    """What is left may still be a pickle, but it is not as long as it says."""
+    data = dump(make(Trace().grow(1500).events))
+    begin = data.rindex(b"u}\x94(") + 1
+    end = data.index(b"u", begin) + 1
+    reply = decode(io.BufferedReader(io.BytesIO(data[:begin] + data[end:])), are_events_many=True)
+    assert "cut short" in (reply.refusal or "")
+
+
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_older_protocols_are_left_to_the_unpickler(protocol: int) -> None:
     data = dump(make(Trace().grow(1100).events), protocol)
@@ -189,14 +198,16 @@ def test_older_protocols_are_left_to_the_unpickler(protocol: int) -> None:
 
 def test_damage_comes_to_the_same() -> None:
     chance = random.Random(11)
-    good = dump(make(Trace().grow(1150).events))
+    good = dump(make(Trace().grow(1400).events))
+    assert count_read_at_once(good) > 1100
     read = 0
     for _ in range(30):
         data = bytearray(good)
         for _ in range(chance.randint(1, 3)):
             data[chance.randrange(2, len(data))] = chance.randrange(256)
-        if chance.random() < 0.2:
-            del data[chance.randrange(len(data)) :]
+        at = chance.randrange(len(data))
+        if chance.random() < 0.4:
+            del data[at : at + chance.choice([3, len(data)])]
         replies = [
             decode(io.BufferedReader(io.BytesIO(data)), are_events_many=are_many)
             for are_many in (True, False)

@@ -25,7 +25,10 @@ def watch(folder: Path, *, path: str = JAXLIB, environ: str = "HOME=/root") -> P
 def say(found: PreallocationWatch, **fields: object) -> tuple[str, ...]:
     process = ProcessReading(pid=41, **fields)  # type: ignore[arg-type]
     device = replace(make_sample(1).devices[0], processes=(process,))
-    return found.collect([device])
+    (told,), notes = found.collect((device,))
+    assert told.processes is not None
+    assert (told.processes[0].preallocated_percent is not None) == bool(notes)
+    return notes
 
 
 def test_the_share_is_that_of_the_variables_of_the_process(tmp_path: Path) -> None:
