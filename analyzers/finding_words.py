@@ -9,13 +9,13 @@ import msgspec
 from ..engine.model import SEVERITIES, Finding, Sample, Severity
 from ..engine.model.finding import CLOSED_BECAUSE
 from ..engine.units import format_bytes
-from .capacity import KIND as CAPACITY
 from .device_state import LOST, STALE
 from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
 from .health.health import DEVICE_ERROR, MEMORY_ERRORS
 from .host_stall import KIND as HOST_STALL
 from .out_of_memory import COUNT, COUNT_BEFORE, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
 from .pressure import KIND as PRESSURE
+from .replay_capacity import KIND as CAPACITY
 from .usage_threshold import KIND as THRESHOLD
 
 # Kinds of findings in words for people; in JSON they keep the names that programs look for.

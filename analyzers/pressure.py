@@ -22,7 +22,7 @@ from .findings.lifecycle import (
     restate,
 )
 from .findings.subjects import Holdings, measure_holdings, name_device
-from .serving_plan import is_served
+from .serving.places import is_served
 
 KIND = "pressure"
 

@@ -17,11 +17,11 @@ from ..engine.model import (
     Sample,
 )
 from ..engine.units import format_age
-from .capacity import KIND as CAPACITY
 from .findings.evidence import JOB, TIME_LEFT, read_process
 from .findings.lifecycle import grade_time_left
 from .out_of_memory import KINDS as MET
 from .out_of_memory import OOM_MET, RETRIES
+from .replay_capacity import KIND as CAPACITY
 from .trend_words import NO_ALLOCATOR_DATA
 
 # Kinds of findings that are about running out of memory.

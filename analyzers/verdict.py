@@ -19,18 +19,18 @@ from ..engine.model import (
 )
 from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
-from .capacity import KIND as CAPACITY
-from .capacity import peak_bytes
 from .device_state import KINDS as DEVICE_STATES
 from .finding_words import describe_error, describe_leak
 from .findings.subjects import name_device, name_devices
+from .growth_renewal import renew_findings
 from .out_of_memory import KINDS, OOM_MET
 from .pressure import KIND as PRESSURE
 from .pressure import is_relieved
-from .renewal import renew_findings
+from .replay_capacity import KIND as CAPACITY
+from .replay_capacity import peak_bytes
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
-from .serving_plan import POOL_KIND, describe_serving, is_answered_for
+from .serving.places import POOL_KIND, describe_serving, is_answered_for
 from .trend_words import word_trend
 
 # Most device-used bytes seen on a device by its UUID, and when (`History.peak`).

@@ -8,7 +8,7 @@ are not in this repository; docs/allocator-model.md has the results and where th
 import argparse
 from pathlib import Path
 
-from vramscope.analyzers.fragmentation.advice import advise_settings
+from vramscope.analyzers.snapshot_summary.settings_advice import advise_settings
 from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
 from vramscope.engine.units import format_bytes
 

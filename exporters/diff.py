@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..analyzers.comparison import (
+from ..analyzers.diff import (
     FIGURE_WORDS,
     Comparison,
     Curves,
@@ -16,7 +16,7 @@ from ..analyzers.comparison import (
     RunFacts,
     SubjectDifference,
 )
-from ..analyzers.comparison.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
+from ..analyzers.diff.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
 from ..analyzers.sentence import count
 from ..engine.text import make_printable
 from ..engine.units import GIB, MIB, format_age, format_bytes

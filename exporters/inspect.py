@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from ..analyzers.fragmentation.advice import SettingsAdvice, advise_settings
 from ..analyzers.sentence import count, count_cells, cut_words
 from ..analyzers.snapshot_summary import (
     DeviceSummary,
@@ -20,9 +19,10 @@ from ..analyzers.snapshot_summary import (
     summarize_snapshot,
 )
 from ..analyzers.snapshot_summary.flight import DeviceShares, FlightSummary, summarize_flight_record
+from ..analyzers.snapshot_summary.settings_advice import SettingsAdvice, advise_settings
 from ..engine.errors import UsageError
 from ..engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
-from ..engine.replay.trace_comparison import RankComparison, TraceComparison, describe_error
+from ..engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
 from ..engine.text import make_printable
 from ..engine.units import MIB, format_age, format_bytes
 from .stack_text import render_frames, render_stacks

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..analyzers.comparison.model import say_signed
+from ..analyzers.diff.model import say_signed
 from ..analyzers.sentence import count, cut_words
 from ..analyzers.snapshot_summary.cursor import (
     By,

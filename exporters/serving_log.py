@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ..analyzers.sentence import count
-from ..analyzers.serving_start import StartAdvice, advise_start, find_fullest, sum_share
+from ..analyzers.serving.start import StartAdvice, advise_start, find_fullest, sum_share
 from ..engine.model.serving import RankStart, ServerFailure, StartLog
 from ..engine.units import format_bytes
 from .text import UNKNOWN, format_rows, wrap

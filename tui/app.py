@@ -14,7 +14,7 @@ from textual.actions import parse as parse_action
 from textual.binding import Binding
 from textual.screen import Screen
 
-from ..analyzers.renewal import renew_findings
+from ..analyzers.growth_renewal import renew_findings
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History

@@ -7,7 +7,7 @@ import msgspec
 
 from ...engine.model.memory_snapshot import MemorySnapshot, TraceAction
 from ...engine.units import format_bytes
-from ..comparison.model import say_percent, say_signed
+from ..diff.model import say_percent, say_signed
 from .cursor import ChangeGroups, LiveMoment, TimeCursor, compare_groups
 
 When = Literal["peak", "end"]

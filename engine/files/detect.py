@@ -18,9 +18,9 @@ from .base.packed_file import CHUNK_BYTES, PackedFile
 from .base.toml_text import parse_toml
 from .case_table import MODEL_COLUMNS
 from .device_profile import begins_device_profile
+from .flight_record import PATTERN as FLIGHT_PATTERN
 from .framework.log import tells_time
 from .galvatron import OVERLAP_FILE
-from .memory_file import PATTERN as FLIGHT_PATTERN
 from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
 from .module_memory import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file
@@ -28,7 +28,7 @@ from .run_config import read_run_config
 from .series.format import FORMATS, recognize_series
 from .serving_log import recognize_serving_log
 from .sweep.folders import find_folders
-from .sweep.logs import LIST_NAMES
+from .sweep.model import LIST_NAMES
 
 # Verbs that play a series of memory over time.
 SERIES = ("import", "replay", "diff", "profile --input")

@@ -1,6 +1,5 @@
 """Recordings: samples, findings and events of a node in one file (`*.vscope`)."""
 
-from .connection import RecordingStoppedError
 from .contents import (
     Damage,
     EventKind,
@@ -13,6 +12,7 @@ from .contents import (
 )
 from .recording import Recording
 from .schema import SUFFIX
+from .sqlite import RecordingStoppedError
 from .writer import RecordingWriter
 
 __all__ = [

@@ -23,7 +23,6 @@ from ..model import Finding, Sample
 from ..soundness import make_msgpack_decoder
 from ..text import clean_texts, make_printable
 from .block import DAMAGES, BlockError, Body, Names, Part, TickedSample, unpack_samples, unpack_told
-from .connection import SQLITE_ERRORS, explain_read_error, open_for_reading
 from .contents import (
     FREQUENT,
     MINUTE_S,
@@ -41,6 +40,7 @@ from .contents import (
     minute_of,
     unpack_minute,
 )
+from .sqlite import SQLITE_ERRORS, explain_read_error, open_for_reading
 
 _KEPT_BLOCKS = 2
 _MOST_COUNTED = 100_000

@@ -11,9 +11,9 @@ from ..clock import Clock, SystemClock
 from ..errors import InputFileError, OutputFileError
 from ..files.base.input_file import show_name, show_path
 from ..model import Assessment, Finding, Sample
-from .connection import RecordingStoppedError
 from .contents import EventKind, RecordingIdentity
 from .recording import Recording
+from .sqlite import RecordingStoppedError
 from .writer import RecordingWriter
 
 # Between two checks for old files.

@@ -14,18 +14,6 @@ from ..errors import InputFileError
 from ..files.base.input_file import show_path
 from ..model import Assessment, Finding, Sample
 from .block import DAMAGES, MOST_RAW_BYTES, TickedSample, list_columns, pack_samples, pack_told
-from .connection import (
-    KEPT_PAGE_BYTES,
-    SQLITE_ERRORS,
-    WRITTEN_PAGE_BYTES,
-    FileLock,
-    RecordingStoppedError,
-    RecordingTakenError,
-    explain_write_error,
-    open_for_reading,
-    open_for_writing,
-    resize_pages,
-)
 from .contents import (
     FREQUENT,
     EventFinder,
@@ -40,6 +28,18 @@ from .contents import (
     merge_minutes,
     pack_minute,
     unpack_minute,
+)
+from .sqlite import (
+    KEPT_PAGE_BYTES,
+    SQLITE_ERRORS,
+    WRITTEN_PAGE_BYTES,
+    FileLock,
+    RecordingStoppedError,
+    RecordingTakenError,
+    explain_write_error,
+    open_for_reading,
+    open_for_writing,
+    resize_pages,
 )
 
 MOST_JOBS = 64

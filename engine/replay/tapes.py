@@ -19,10 +19,10 @@ from ..model import SEVERITIES, DeviceSample, Finding, Sample
 from ..recording import EventKind, ImportedFile, OverviewMinute, Recording, RecordingEvent, Told
 from ..sampling.trace_player import TracePlayer
 from ..viewer.snapshot import ReplayMark, ReplayOverview
-from .trace_comparison import compare_runs
+from .simulated_run import compare_runs
 
 if TYPE_CHECKING:
-    from .trace_comparison import TraceComparison
+    from .simulated_run import TraceComparison
 
 
 # First reach of the search for the sample before a moment; then eight times as far, and so on.

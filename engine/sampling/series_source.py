@@ -212,7 +212,7 @@ def open_series(
     if kind == "memory trace":
         return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)
     if kind == "recording":
-        from .recording_player import RecordingPlayer  # loads SQLite
+        from .recording_source import RecordingPlayer  # loads SQLite
 
         return RecordingPlayer(
             path, capacity_bytes=capacity_bytes, interval_s=interval_s, has_all_nodes=has_all_nodes

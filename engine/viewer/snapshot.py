@@ -10,7 +10,7 @@ from ..model.sample import ModuleMemory
 from ..wire.messages import Advised
 
 if TYPE_CHECKING:
-    from ..replay.trace_comparison import TraceComparison
+    from ..replay.simulated_run import TraceComparison
 
 
 MarkKind = Literal["finding", "oom", "error", "step"]

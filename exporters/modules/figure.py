@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...analyzers.comparison.model import say_signed
+from ...analyzers.diff.model import say_signed
 from ...analyzers.modules import (
     Basis,
     BreakdownNode,

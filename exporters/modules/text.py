@@ -6,7 +6,7 @@ from io import StringIO
 
 import msgspec
 
-from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.diff.model import say_percent, say_signed
 from ...analyzers.modules import (
     KIND_WORDS,
     Basis,

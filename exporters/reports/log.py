@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from ...analyzers.fragmentation.segment_maps import TemporalPattern, find_pattern
-from ...analyzers.renewal import renew_finding
+from ...analyzers.growth_renewal import renew_finding
 from ...engine.model import (
     SEVERITIES,
     AllocatorReading,

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from ...analyzers.fleet.model import FleetDevice, FleetNode, FleetSort, Grouping
-from ...analyzers.renewal import renew_findings
+from ...analyzers.growth_renewal import renew_findings
 from ...engine.model import STATUS_SCHEMA, AdviceAction, Assessment, Finding, NodeStatus, Sample
 from ...engine.text import make_csv_cell, make_printable
 from ...engine.viewer.snapshot import Snapshot

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ...analyzers.findings.subjects import name_device, name_rank
 from ...analyzers.gap import find_own_gap
-from ...analyzers.renewal import renew_findings
+from ...analyzers.growth_renewal import renew_findings
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...analyzers.serving.load import describe_server
 from ...analyzers.trend_words import grade_trend, word_full_in

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.capacity import CapacityAnalyzer, peak_bytes
+from vramscope.analyzers.replay_capacity import CapacityAnalyzer, peak_bytes
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, DeviceSample, Finding, MemoryReading, Sample
 from vramscope.engine.units import GIB, MIB

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.renewal import renew_finding
+from vramscope.analyzers.growth_renewal import renew_finding
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Evidence, Finding
 

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from vramscope.analyzers import (
-    capacity,
     device_state,
     divergence,
     fragmentation,
@@ -14,6 +13,7 @@ from vramscope.analyzers import (
     pressure,
     usage,
 )
+from vramscope.analyzers import replay_capacity as capacity
 from vramscope.analyzers.finding_words import name_kind
 from vramscope.analyzers.health import health
 from vramscope.analyzers.serving import analyzer as serving

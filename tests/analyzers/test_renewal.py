@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from vramscope.analyzers.findings.evidence import FLOOR_AT_ONSET, GROWN, PROCESS, RATE, TIME_LEFT
-from vramscope.analyzers.renewal import renew_finding, renew_findings
+from vramscope.analyzers.growth_renewal import renew_finding, renew_findings
 from vramscope.engine.model import Assessment, Finding
 from vramscope.engine.units import GIB, MIB
 

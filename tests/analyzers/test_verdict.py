@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.capacity import CapacityAnalyzer
+from vramscope.analyzers.replay_capacity import CapacityAnalyzer
 from vramscope.analyzers.sentence import Sentence, count_cells, cut_words
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Finding, ProcessReading, Sample

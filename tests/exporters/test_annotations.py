@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.analyzers.comparison.runs import summarize, train
-from vramscope.analyzers.comparison import Comparison, compare_runs
+from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.analyzers.planning.steps import StepEstimate
 from vramscope.exporters.annotations import Annotation, render_annotations
 from vramscope.exporters.diff import annotate_difference

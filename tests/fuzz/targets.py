@@ -26,16 +26,16 @@ from vramscope.analyzers.modules import make_breakdown
 from vramscope.engine.errors import ServerUnreachableError, VramscopeError
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.detect import identify
+from vramscope.engine.files.flight_record import read_flight_record, read_memory_file, recognize_memory_file
 from vramscope.engine.files.framework.oom_text import parse_oom_text
 from vramscope.engine.files.galvatron import read_layer_profile
-from vramscope.engine.files.memory_file import read_flight_record, read_memory_file, recognize_memory_file
 from vramscope.engine.files.memory_snapshot.decoder import decode
 from vramscope.engine.files.memory_trace.reading import read_memory_trace
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.files.phases import read_phase_file
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 from vramscope.engine.files.serving_log import read_serving_log
-from vramscope.engine.files.sweep.logs import read_configuration_log
+from vramscope.engine.files.sweep.model import read_configuration_log
 from vramscope.engine.model import DeviceSample, Sample, ServerKind, ServerSample
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (

@@ -238,7 +238,7 @@ class _Sections:
         """Return the comparison with a simulation of the rank that plays, where there is one."""
         if self._view.comparison is None:
             return []
-        from .comparison import draw_comparison
+        from .simulated_run import draw_comparison
 
         rows = max(LEAST_CURVE_ROWS, self._height // 5)
         step = self._view.device.step

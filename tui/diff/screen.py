@@ -5,15 +5,8 @@ from collections.abc import Callable, Sequence
 from textual import events, on
 from textual.app import ComposeResult
 
-from ...analyzers.comparison import (
-    FIGURE_WORDS,
-    Comparison,
-    Curves,
-    Figure,
-    FigureDifference,
-    SubjectDifference,
-)
-from ...analyzers.comparison.model import say_percent, say_position, say_signed
+from ...analyzers.diff import FIGURE_WORDS, Comparison, Curves, Figure, FigureDifference, SubjectDifference
+from ...analyzers.diff.model import say_percent, say_position, say_signed
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.diff import describe_difference, describe_rest, order_subjects

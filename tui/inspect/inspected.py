@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from ...analyzers.fragmentation.advice import advise_settings
 from ...analyzers.level_history import LevelHistory, follow_samples, follow_trace
 from ...analyzers.snapshot_summary import (
     DeviceSummary,
@@ -19,8 +18,9 @@ from ...analyzers.snapshot_summary import (
 )
 from ...analyzers.snapshot_summary.cursor import TimeCursor
 from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary
+from ...analyzers.snapshot_summary.settings_advice import advise_settings
 from ...engine.files.base.input_file import show_name
-from ...engine.files.memory_file import read_memory_file
+from ...engine.files.flight_record import read_memory_file
 from ...engine.model.memory_snapshot import OF_TEXT, FlightRecord, MemorySnapshot
 from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable

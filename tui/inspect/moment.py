@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...analyzers.comparison.model import say_signed
+from ...analyzers.diff.model import say_signed
 from ...analyzers.level_history import LevelHistory
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor

@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
-from ...analyzers.comparison.model import say_signed
+from ...analyzers.diff.model import say_signed
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import LiveChange, LiveRow
 from ...engine.files.base.input_file import show_name

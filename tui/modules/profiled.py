@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.diff.model import say_percent, say_signed
 from ...analyzers.modules import (
     KIND_WORDS,
     Basis,

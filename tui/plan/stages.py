@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...analyzers.comparison.model import say_percent, say_signed
+from ...analyzers.diff.model import say_percent, say_signed
 from ...analyzers.stage_peaks import JobStages, StagePeak
 from ...engine.units import format_bytes
 from ..draw.bars import Part, draw_stacked_bar

@@ -28,7 +28,7 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.spans import Role
 
 if TYPE_CHECKING:
-    from ...engine.replay.trace_comparison import RankComparison
+    from ...engine.replay.simulated_run import RankComparison
 
 
 # Kinds of parallelism, in the order in which a rank's coordinates are shown.

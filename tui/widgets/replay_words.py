@@ -11,7 +11,7 @@ from ...exporters.text import show_number
 from ..draw.spans import Line, Span, line_width
 
 if TYPE_CHECKING:
-    from ...engine.replay.trace_comparison import RankComparison, TraceComparison
+    from ...engine.replay.simulated_run import RankComparison, TraceComparison
 
 
 NO_PARTNER = "no simulated trace of this rank"
@@ -31,7 +31,7 @@ def judge_comparison(verdict: Verdict, comparison: "TraceComparison | None") -> 
 
 
 def _describe_worst(comparison: "TraceComparison") -> tuple[str, ...]:
-    from ...engine.replay.trace_comparison import describe_error
+    from ...engine.replay.simulated_run import describe_error
 
     worst = comparison.worst
     if worst is None or worst.error is None:
@@ -51,7 +51,7 @@ def _describe_worst(comparison: "TraceComparison") -> tuple[str, ...]:
 
 def comparison_fact(compared: "RankComparison", room: int | None = None) -> Line:
     """Describe the simulation of a rank in a panel; `room` None returns the complete form."""
-    from ...engine.replay.trace_comparison import describe_error, describe_mebibytes
+    from ...engine.replay.simulated_run import describe_error, describe_mebibytes
 
     if compared.simulated is None:
         forms: list[Line] = [[Span(NO_PARTNER, "muted")], [Span("not simulated", "muted")]]
@@ -67,7 +67,7 @@ def comparison_fact(compared: "RankComparison", room: int | None = None) -> Line
 
 def comparison_column(compared: "RankComparison") -> Line:
     """Return the error of a rank's simulation in `ERROR_CELLS` cells."""
-    from ...engine.replay.trace_comparison import describe_error
+    from ...engine.replay.simulated_run import describe_error
 
     if compared.simulated is None:
         return [Span("no sim".ljust(ERROR_CELLS), "muted")]

@@ -115,7 +115,7 @@ class MemoryTools:
             second: Compare with this moment.
             top: Rows of each list, 1 to 100.
         """
-        from vramscope.engine.files.memory_file import read_memory_file
+        from vramscope.engine.files.flight_record import read_memory_file
         from vramscope.exporters.inspect import summarize_memory_file
 
         from .verbs.inspect import report_moments

@@ -25,8 +25,8 @@ from .frame.progress import ProgressLine
 
 if TYPE_CHECKING:
     from vramscope.engine.replay.feed import PlaylistFeed
+    from vramscope.engine.replay.simulated_run import TraceComparison
     from vramscope.engine.replay.tapes import Tape
-    from vramscope.engine.replay.trace_comparison import TraceComparison
     from vramscope.engine.viewer.feed import Feed
 
 

@@ -2,7 +2,7 @@
 
 from .folders import FolderPair, find_sweeps
 from .index import read_pair, read_sweep
-from .logs import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
+from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
 
 __all__ = [
     "ConfigurationLog",

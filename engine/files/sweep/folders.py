@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...errors import InputFileError
 from ..base.input_file import explain_refusal, show_path
-from .logs import FOLDER, LIST_NAMES, SkippedFile, SweepLogs, find_model_in_name, is_same_model, read_logs
+from .model import FOLDER, LIST_NAMES, SkippedFile, SweepLogs, find_model_in_name, is_same_model, read_logs
 from .traces import Layout, TraceFile, find_majority, take_traces
 
 # A tree of more is not one of sweeps.

@@ -8,7 +8,7 @@ import msgspec
 from ...errors import InputFileError
 from ..base.input_file import show_name, show_path
 from .folders import FolderPair, TraceFolder, may_belong, pair_folders
-from .logs import (
+from .model import (
     ConfigurationLog,
     LogEntry,
     SkippedFile,

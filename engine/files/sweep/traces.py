@@ -12,7 +12,7 @@ from ...errors import InputFileError
 from ..base.input_file import explain_refusal, locate_byte, lower_first, read_input_file, show_name
 from ..memory_trace.reading import LoggedRecord, TraceName, logged_bytes, parse_trace_name
 from ..memory_trace.stream import stream_trace
-from .logs import SkippedFile, SweepTrace
+from .model import SkippedFile, SweepTrace
 
 # Larger files are read piece by piece.
 MOST_WHOLE_BYTES = 8 << 20

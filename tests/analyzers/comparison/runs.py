@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from vramscope.analyzers.comparison import RunDifference, RunSummarizer, RunSummary, compare_runs
+from vramscope.analyzers.diff import RunDifference, RunSummarizer, RunSummary, compare_runs
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.comparison.summary import Bins, Cell, StepLine
+from vramscope.analyzers.diff.summary import Bins, Cell, StepLine
 
 
 def need(peak: int) -> Cell:

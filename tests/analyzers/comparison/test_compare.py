@@ -6,7 +6,7 @@ from itertools import chain
 import msgspec
 import pytest
 
-from vramscope.analyzers.comparison import compare_runs
+from vramscope.analyzers.diff import compare_runs
 from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, Sample
 from vramscope.engine.units import GIB
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.comparison import FIGURE_WORDS, Figure
-from vramscope.analyzers.comparison.parting import explain_cache, find_parting
+from vramscope.analyzers.diff import FIGURE_WORDS, Figure
+from vramscope.analyzers.diff.parting import explain_cache, find_parting
 from vramscope.engine.units import GIB
 
 Draw = Callable[[random.Random, int], float]

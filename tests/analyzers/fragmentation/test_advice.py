@@ -9,7 +9,7 @@ from vramscope.analyzers.allocator_model import (
     CachingAllocator,
     PrivateDeviceMemory,
 )
-from vramscope.analyzers.fragmentation.advice import SettingsAdvice, advise_settings
+from vramscope.analyzers.snapshot_summary.settings_advice import SettingsAdvice, advise_settings
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.units import GIB, MIB

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.engine.files.flight_records import GIB, MIB, STACK, STATS, record, write_record
 from vramscope.analyzers.snapshot_summary.flight import FlightSummary, measure_trend, summarize_flight_record
-from vramscope.engine.files.memory_file import read_flight_record
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.memory_snapshot import FlightRecord, FlightStep
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.analyzers.replay_capacity import CapacityAnalyzer
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.agent.worker import LocalWorkerLink, Worker
 from vramscope.engine.clock import SystemClock

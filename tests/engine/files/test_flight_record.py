@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files import memory_file as reader
-from vramscope.engine.files.memory_file import read_flight_record
+from vramscope.engine.files import flight_record as reader
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.memory_snapshot import FlightRecord
 from vramscope.engine.model.sample import ALLOCATED, FREE
 from vramscope.engine.probe.flight_record import encode_record, fill_record

@@ -17,14 +17,14 @@ from vramscope.engine.files.base import series_reader
 from vramscope.engine.files.base.packed_file import PackedFile
 from vramscope.engine.files.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
-from vramscope.engine.files.memory_file import read_flight_record
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
 from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.files.phases.finding import read_phase_file
 from vramscope.engine.files.profiler_trace import ProfilerTrace
 from vramscope.engine.files.run_config import read_run_config
 from vramscope.engine.files.series.open import SeriesFile
-from vramscope.engine.files.sweep.logs import read_configuration_log
+from vramscope.engine.files.sweep.model import read_configuration_log
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.prometheus.endpoint import read_web_config
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.memory_file import (
+from vramscope.engine.files.flight_record import (
     find_newest_flight_record,
     list_flight_folders,
     read_memory_file,

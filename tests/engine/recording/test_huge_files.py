@@ -18,7 +18,7 @@ READ = """
 import resource, sys
 from pathlib import Path
 from vramscope.engine.errors import VramscopeError
-from vramscope.engine.files.memory_file import read_memory_file
+from vramscope.engine.files.flight_record import read_memory_file
 from vramscope.engine.files.memory_trace.reading import read_memory_trace
 from vramscope.engine.recording import Recording
 from vramscope.engine.sampling.series_source import open_series

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import DeviceEvent, Sample
-from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
+from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter
+from vramscope.engine.recording import sqlite as connection
 from vramscope.engine.recording.writer import TARGET_DEVICE_SAMPLES
 from vramscope.engine.text import clean_texts
 

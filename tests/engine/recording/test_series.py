@@ -9,8 +9,8 @@ import pytest
 
 from tests.clocks import HandClock
 from vramscope.engine.recording import Recording, RecordingIdentity
-from vramscope.engine.recording.connection import RecordingStoppedError
 from vramscope.engine.recording.series import KEEP_LOOK_S, PLACE_LOOK_S, RecordingSeries
+from vramscope.engine.recording.sqlite import RecordingStoppedError
 
 from .samples import IDENTITY, START_S, make_assessment, make_finding, make_sample, write
 

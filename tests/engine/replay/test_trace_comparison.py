@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.engine.files.traces import Row, rank_name, require_measured, trace, write_trace
-from vramscope.engine.replay import trace_comparison
+from vramscope.engine.replay import simulated_run as trace_comparison
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.tapes import TraceTape
-from vramscope.engine.replay.trace_comparison import (
+from vramscope.engine.replay.simulated_run import (
     TraceComparison,
     compare_runs,
     describe_error,
     describe_mebibytes,
 )
+from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.units import MIB
 

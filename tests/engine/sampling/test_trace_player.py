@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.clocks import HandClock
 from tests.engine.files.traces import Row, rank_name, require_measured, trace, write_trace
-from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.analyzers.replay_capacity import CapacityAnalyzer
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.sampling.trace_player import IDLE_S, TAKE_LIMIT, TracePlayer

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.analyzers.comparison.runs import summarize, train
-from vramscope.analyzers.comparison import Comparison, compare_runs
+from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.engine.errors import OutputFileError
 from vramscope.exporters import diff
 from vramscope.exporters.diff import draw_difference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.files.flight_records import record, write_record
 from vramscope.analyzers.sentence import count_cells
 from vramscope.analyzers.snapshot_summary.flight import summarize_flight_record
-from vramscope.engine.files.memory_file import read_flight_record
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.memory_snapshot import FlightRecord
 from vramscope.exporters.inspect import describe_flight_record
 from vramscope.exporters.json_lines import encode_line

@@ -16,13 +16,13 @@ from vramscope.engine.files.memory_trace.run import TracePair
 from vramscope.engine.history import History
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
+from vramscope.engine.replay.simulated_run import TraceComparison, compare_runs
 from vramscope.engine.replay.tapes import TraceTape
-from vramscope.engine.replay.trace_comparison import TraceComparison, compare_runs
 from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import ReplayState, Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.device.comparison import draw_comparison, draw_curve
+from vramscope.tui.device.simulated_run import draw_comparison, draw_curve
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.draw.spans import line_text
 from vramscope.tui.live.device_picture import DevicePicture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.analyzers.comparison import Comparison, compare_runs
+from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.engine.errors import InputFileError
 from vramscope.tui.diff.screen import Compare, DifferenceScreen, view_difference
 from vramscope.tui.screens.terminal_app import TerminalApp

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests import REPOSITORY
-from vramscope.analyzers.comparison import RunDifference
+from vramscope.analyzers.diff import RunDifference
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.exporters.schema import build_schema, render_schema
 

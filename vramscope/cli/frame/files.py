@@ -108,7 +108,7 @@ def confine_reader(arguments: Namespace) -> None:
     if arguments.verb in _WITH_SCREEN and _opens_screen(arguments):
         writes.append(Path())
     if arguments.verb == "inspect" and arguments.file is None:
-        from vramscope.engine.files.memory_file import list_flight_folders
+        from vramscope.engine.files.flight_record import list_flight_folders
 
         reads += list_flight_folders()
     if getattr(arguments, "figure", None) is not None:

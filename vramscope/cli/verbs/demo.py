@@ -123,7 +123,7 @@ def run(arguments: Namespace) -> int:
 
 def _tell_end(demonstration: "Demonstration", status: int | None) -> int:
     """Print where the flight record is; return 1 if the job ended by itself, which it never should."""
-    from vramscope.engine.files.memory_file import find_newest_flight_record
+    from vramscope.engine.files.flight_record import find_newest_flight_record
 
     record = find_newest_flight_record([demonstration.flight_folder])
     if record is not None:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vramscope.analyzers.comparison import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
+from vramscope.analyzers.diff import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_name, show_path
 from vramscope.engine.model import Finding, Sample
@@ -120,7 +120,7 @@ def run(arguments: Namespace) -> int:
 
 def are_snapshots(a: Path, b: Path) -> bool:
     """Return whether both files are memory snapshots; one that cannot be read is refused later."""
-    from vramscope.engine.files.memory_file import recognize_memory_file
+    from vramscope.engine.files.flight_record import recognize_memory_file
 
     try:
         return all(path.is_file() and recognize_memory_file(path) == "snapshot" for path in (a, b))

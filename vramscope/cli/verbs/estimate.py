@@ -276,6 +276,6 @@ def _run_serving(arguments: Namespace) -> int:
     for name, usual in (("theory", "vramscope"), ("schedule", "1f1b")):
         if getattr(arguments, name) != usual:
             refuse({f"--{name}": True}, "does not go with --serve")
-    from ..serving import print_serving
+    from ..serving_estimate import print_serving
 
     return print_serving(arguments)

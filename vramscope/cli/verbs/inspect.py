@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
     elif _is_device_profile(path):
         _show_device_profile(path, settings, is_json=arguments.json, top=top)
     elif _is_serving_log(path):
-        from vramscope.engine.files.memory_file import has_oom_text
+        from vramscope.engine.files.flight_record import has_oom_text
 
         _show_serving_log(path, settings, is_json=arguments.json)
         if not arguments.json and has_oom_text(path):
@@ -134,7 +134,7 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
         UsageError: It does not have the device, or a text is no moment of it.
     """
     from vramscope.engine.errors import InputFileError
-    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.engine.model.memory_snapshot import MemorySnapshot
     from vramscope.engine.recording import Recording
     from vramscope.exporters.moment import report_recording, report_snapshot
@@ -244,7 +244,7 @@ def _show_device_profile(path: Path, settings: "Settings", *, is_json: bool, top
 
 
 def _find_newest() -> Path:
-    from vramscope.engine.files.memory_file import find_newest_flight_record, list_flight_folders
+    from vramscope.engine.files.flight_record import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
     path = find_newest_flight_record(folders)
@@ -263,7 +263,7 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
     Args:
         device: The only device to report; None for all.
     """
-    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect import describe_memory_file
 
     emit_fitted(
@@ -278,7 +278,7 @@ def print_json(path: Path, *, top: int, device: int | None) -> None:
     Args:
         device: The only device to report; None for all.
     """
-    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect import summarize_memory_file
 
     summary = summarize_memory_file(read_memory_file(path), top=top, device=device)

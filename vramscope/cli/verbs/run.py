@@ -203,7 +203,7 @@ def _read_failure(name: str) -> "FailedAllocation | None":
     """Return what a flight record has about its error; a record that is gone or broken is left out."""
     from vramscope.analyzers.snapshot_summary.flight import summarize_flight_record
     from vramscope.engine.files.base.input_file import show_path
-    from vramscope.engine.files.memory_file import read_flight_record
+    from vramscope.engine.files.flight_record import read_flight_record
     from vramscope.exporters.job_end import FailedAllocation
 
     path = Path(name)

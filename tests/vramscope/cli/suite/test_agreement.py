@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from vramscope.analyzers.renewal import renew_findings
+from vramscope.analyzers.growth_renewal import renew_findings
 from vramscope.analyzers.risk import Risk, assess_risks, doubt_silent
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Assessment, Finding, Sample

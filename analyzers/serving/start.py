@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..engine.model.serving import RankStart, ServerFailure, StartLog
+from ...engine.model.serving import RankStart, ServerFailure, StartLog
 
 Flag = Literal["--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size", "--max-num-seqs"]
 # Most that a server can ask of a device: contexts and graphs take the rest.

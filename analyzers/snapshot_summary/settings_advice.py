@@ -20,7 +20,7 @@ from ..allocator_model import (
 )
 from ..allocator_model.heap import RuledHeap
 from ..allocator_model.replay import UNLIMITED_BYTES, read_statistics
-from ..snapshot_summary import Timeline, trace_levels
+from . import Timeline, trace_levels
 
 # A trace is a ring: its oldest entry is seldom the job's first allocation. Every block that lived before is
 # still known, though: it was freed within the trace, or it lives in the segments at the end. Unknown are the

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...engine.replay.trace_comparison import (
+from ...engine.replay.simulated_run import (
     Curve,
     IterationComparison,
     RankComparison,
