@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.analyzers.comparison.runs import summarize, train
+from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.analyzers.planning.steps import StepEstimate
 from vramscope.exporters.annotations import Annotation, render_annotations

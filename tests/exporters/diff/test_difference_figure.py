@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analyzers.comparison.runs import summarize, train
+from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.engine.errors import OutputFileError
 from vramscope.exporters import diff

@@ -1,6 +1,6 @@
 """A comparison as text: short for many ranks, in order of what matters, harmless on a terminal."""
 
-from tests.analyzers.comparison.runs import summarize, train
+from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import compare_runs
 from vramscope.exporters.diff import describe_difference
 

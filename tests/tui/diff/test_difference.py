@@ -14,7 +14,7 @@ from vramscope.tui.diff.screen import Compare, DifferenceScreen, view_difference
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
-from ...analyzers.comparison.runs import Peak, summarize, train
+from ...analyzers.diff.runs import Peak, summarize, train
 from ...vramscope.cli.test_diff import write_series
 from ...waiting import wait_until
 from ..file_apps import first_screen, make_file_app, refusal_of

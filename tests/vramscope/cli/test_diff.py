@@ -14,7 +14,7 @@ from vramscope.analyzers.diff import RunDifference
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.exporters.schema import build_schema, render_schema
 
-from ...analyzers.comparison.runs import train
+from ...analyzers.diff.runs import train
 from .running import call
 
 GIB = 1 << 30

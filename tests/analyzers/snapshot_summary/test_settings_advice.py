@@ -15,7 +15,7 @@ from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.units import GIB, MIB
 from vramscope.exporters.inspect import describe_memory_file
 
-from .jobs import Job, vary
+from ..fragmentation.jobs import Job, vary
 
 LENGTHS = (4000, 12000)
 EXPANDABLE = "expandable_segments:True"
