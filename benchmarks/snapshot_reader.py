@@ -40,7 +40,7 @@ _PICK = (
     "cpu_s = time.process_time() - cpu + child.ru_utime + child.ru_stime\n"
     "decoder = child.ru_maxrss / 1024\n"
     "reader = peak()\n"
-    "from vramscope.exporters.inspect import describe_snapshot\n"
+    "from vramscope.exporters.inspect.text import describe_snapshot\n"
     "start = time.perf_counter()\n"
     "describe_snapshot(snapshot)\n"
     "described_s = time.perf_counter() - start\n"

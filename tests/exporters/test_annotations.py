@@ -11,7 +11,7 @@ from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.analyzers.planning.steps import StepEstimate
 from vramscope.exporters.annotations import Annotation, render_annotations
-from vramscope.exporters.diff import annotate_difference
+from vramscope.exporters.diff.text import annotate_difference
 from vramscope.exporters.estimates import annotate_step
 
 ROOT = Path("/checkout")

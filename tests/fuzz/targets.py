@@ -72,7 +72,7 @@ from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
 from vramscope.exporters.modules.text import describe_module_memory, report_module_memory
 from vramscope.exporters.phases.report import report_phase_records
 from vramscope.exporters.phases.text import describe_phase_file
-from vramscope.exporters.serving_log import describe_serving_log, summarize_serving_log
+from vramscope.exporters.serving.start_log import describe_serving_log, summarize_serving_log
 from vramscope.planning.joint import read_cluster
 
 from . import peers

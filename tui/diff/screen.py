@@ -9,7 +9,7 @@ from ...analyzers.diff import FIGURE_WORDS, Comparison, Curves, Figure, FigureDi
 from ...analyzers.diff.model import say_percent, say_position, say_signed
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
-from ...exporters.diff import describe_difference, describe_rest, order_subjects
+from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
 from ..draw.columns import join_columns
 from ..draw.pieces import Piece
 from ..draw.run_graph import ROLES, Runs, draw_runs

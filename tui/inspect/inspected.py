@@ -25,7 +25,7 @@ from ...engine.model.memory_snapshot import OF_TEXT, FlightRecord, MemorySnapsho
 from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
-from ...exporters.inspect import (
+from ...exporters.inspect.text import (
     describe_advice,
     describe_failures,
     describe_flight_record,

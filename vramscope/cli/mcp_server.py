@@ -116,7 +116,7 @@ class MemoryTools:
             top: Rows of each list, 1 to 100.
         """
         from vramscope.engine.files.flight_record import read_memory_file
-        from vramscope.exporters.inspect import summarize_memory_file
+        from vramscope.exporters.inspect.text import summarize_memory_file
 
         from .verbs.inspect import report_moments
 

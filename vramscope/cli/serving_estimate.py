@@ -49,7 +49,7 @@ def print_serving(arguments: Namespace) -> int:
     if arguments.json:
         emit_json(report)
         return choose_fit_code(arguments, does_fit=does_fit)
-    from vramscope.exporters.serving_estimate import describe_serving
+    from vramscope.exporters.serving.estimate import describe_serving
 
     emit_fitted(read_settings(arguments), lambda width: describe_serving(report, width))
     return choose_fit_code(arguments, does_fit=does_fit)

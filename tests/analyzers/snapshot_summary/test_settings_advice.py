@@ -13,7 +13,7 @@ from vramscope.analyzers.snapshot_summary.settings_advice import SettingsAdvice,
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.units import GIB, MIB
-from vramscope.exporters.inspect import describe_memory_file
+from vramscope.exporters.inspect.text import describe_memory_file
 
 from ..fragmentation.jobs import Job, vary
 

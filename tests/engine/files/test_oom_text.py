@@ -14,7 +14,7 @@ from vramscope.engine.files.base.series_reader import MOST_BYTES
 from vramscope.engine.files.flight_record import read_memory_file, read_oom_file, recognize_memory_file
 from vramscope.engine.files.framework.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.inspect import describe_memory_file
+from vramscope.exporters.inspect.text import describe_memory_file
 
 from .series_files import play, write_lines
 

@@ -7,8 +7,8 @@ import pytest
 from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import Comparison, compare_runs
 from vramscope.engine.errors import OutputFileError
-from vramscope.exporters import diff
-from vramscope.exporters.diff import draw_difference
+from vramscope.exporters.diff import text as diff
+from vramscope.exporters.diff.text import draw_difference
 
 
 def compare(*, ranks: tuple[int, ...] = (0, 1)) -> Comparison:

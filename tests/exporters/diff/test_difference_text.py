@@ -2,7 +2,7 @@
 
 from tests.analyzers.diff.runs import summarize, train
 from vramscope.analyzers.diff import compare_runs
-from vramscope.exporters.diff import describe_difference
+from vramscope.exporters.diff.text import describe_difference
 
 
 def test_of_many_ranks_each_has_a_line_and_the_first_and_largest_stands_above() -> None:

@@ -13,7 +13,7 @@ from vramscope.analyzers.sentence import count_cells
 from vramscope.analyzers.snapshot_summary.flight import summarize_flight_record
 from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.memory_snapshot import FlightRecord
-from vramscope.exporters.inspect import describe_flight_record
+from vramscope.exporters.inspect.text import describe_flight_record
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.text import draw_sparkline
 

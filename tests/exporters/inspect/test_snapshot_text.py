@@ -8,7 +8,7 @@ from tests.engine.files.snapshots import MIB, block, frame, segment, small_snaps
 from vramscope.analyzers.sentence import count_cells
 from vramscope.analyzers.snapshot_summary import summarize_snapshot
 from vramscope.engine.files.memory_snapshot import convert_tree
-from vramscope.exporters.inspect import describe_snapshot
+from vramscope.exporters.inspect.text import describe_snapshot
 from vramscope.exporters.json_lines import encode_line
 
 

@@ -95,7 +95,7 @@ def run(arguments: Namespace) -> int:
     if arguments.format is not None or arguments.json or figure is not None or not can_draw(settings):
         comparison = _compare(arguments)
         if arguments.format == "github":
-            from vramscope.exporters.diff import annotate_difference
+            from vramscope.exporters.diff.text import annotate_difference
 
             is_crossed = threshold is not None and threshold.is_crossed(comparison.difference)
             emit_annotations(annotate_difference(comparison, is_crossed=is_crossed))
@@ -108,7 +108,7 @@ def run(arguments: Namespace) -> int:
             lambda tell: compare_files(arguments.a, arguments.b, tell), settings=settings
         )
     if figure is not None and comparison is not None:
-        from vramscope.exporters.diff import draw_difference
+        from vramscope.exporters.diff.text import draw_difference
 
         for path in figure.list_files("difference"):
             draw_difference(comparison, path)
@@ -136,7 +136,7 @@ def compare_snapshot_files(a: Path, b: Path, top: int = DEFAULT_ROWS) -> "Snapsh
 
 
 def _diff_snapshots(arguments: Namespace, settings: Settings) -> int:
-    from vramscope.exporters.snapshot_difference import (
+    from vramscope.exporters.diff.snapshots import (
         annotate_snapshot_difference,
         describe_snapshot_difference,
     )
@@ -167,7 +167,7 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
     if is_json:
         emit_json(comparison.difference)
         return
-    from vramscope.exporters.diff import describe_difference
+    from vramscope.exporters.diff.text import describe_difference
 
     emit_fitted(settings, lambda width: describe_difference(comparison, width))
 

@@ -14,7 +14,7 @@ from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
-    from vramscope.exporters.moment import MomentReport
+    from vramscope.exporters.inspect.moment import MomentReport
 
 DESCRIPTION = (
     "Explain a memory snapshot, flight record or server log: what filled memory, and why it ran out."
@@ -116,7 +116,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _show_moments(path: Path, arguments: Namespace, settings: Settings) -> None:
-    from vramscope.exporters.moment import describe_moments
+    from vramscope.exporters.inspect.moment import describe_moments
 
     at = [text for text in (arguments.at, arguments.second) if text is not None]
     report = report_moments(path, at, top=arguments.top, device=arguments.device)
@@ -137,7 +137,7 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
     from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.engine.model.memory_snapshot import MemorySnapshot
     from vramscope.engine.recording import Recording
-    from vramscope.exporters.moment import report_recording, report_snapshot
+    from vramscope.exporters.inspect.moment import report_recording, report_snapshot
 
     if _is_recording(path):
         with Recording(path) as recording:
@@ -216,7 +216,7 @@ def _is_serving_log(path: Path) -> bool:
 
 def _show_serving_log(path: Path, settings: "Settings", *, is_json: bool) -> None:
     from vramscope.engine.files.serving_log import read_serving_log
-    from vramscope.exporters.serving_log import describe_serving_log, summarize_serving_log
+    from vramscope.exporters.serving.start_log import describe_serving_log, summarize_serving_log
 
     report = summarize_serving_log(read_serving_log(path))
     if is_json:
@@ -264,7 +264,7 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
         device: The only device to report; None for all.
     """
     from vramscope.engine.files.flight_record import read_memory_file
-    from vramscope.exporters.inspect import describe_memory_file
+    from vramscope.exporters.inspect.text import describe_memory_file
 
     emit_fitted(
         settings,
@@ -279,7 +279,7 @@ def print_json(path: Path, *, top: int, device: int | None) -> None:
         device: The only device to report; None for all.
     """
     from vramscope.engine.files.flight_record import read_memory_file
-    from vramscope.exporters.inspect import summarize_memory_file
+    from vramscope.exporters.inspect.text import summarize_memory_file
 
     summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
     emit_json(summary)

@@ -129,7 +129,7 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
 
 
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
-    from vramscope.exporters.inspect import format_comparison
+    from vramscope.exporters.inspect.text import format_comparison
 
     emit_fitted(settings, lambda width: f"{format_comparison(files.read_comparison(), width)}\n")
     return 0

@@ -5,9 +5,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..analyzers.diff.model import say_signed
-from ..analyzers.sentence import count, cut_words
-from ..analyzers.snapshot_summary.cursor import (
+from ...analyzers.diff.model import say_signed
+from ...analyzers.sentence import count, cut_words
+from ...analyzers.snapshot_summary.cursor import (
     By,
     ChangeGroups,
     LiveGroups,
@@ -15,17 +15,17 @@ from ..analyzers.snapshot_summary.cursor import (
     TimeCursor,
     compare_groups,
 )
-from ..analyzers.snapshot_summary.recorded_moment import DeviceMoment, describe_sample
-from ..engine.errors import UsageError
-from ..engine.model import Sample
-from ..engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
-from ..engine.recording import Recording
-from ..engine.replay.moment_text import parse_moment
-from ..engine.text import make_printable
-from ..engine.units import format_bytes
-from .inspect import check_device, show_time
-from .stack_text import show_frame
-from .text import UNKNOWN, format_rows, show_number, wrap
+from ...analyzers.snapshot_summary.recorded_moment import DeviceMoment, describe_sample
+from ...engine.errors import UsageError
+from ...engine.model import Sample
+from ...engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
+from ...engine.recording import Recording
+from ...engine.replay.moment_text import parse_moment
+from ...engine.text import make_printable
+from ...engine.units import format_bytes
+from ..stack_text import show_frame
+from ..text import UNKNOWN, format_rows, show_number, wrap
+from .text import check_device, show_time
 
 WORDS = "start, end, peak or oom"
 _NO_TRACE = (

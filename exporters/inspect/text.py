@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from ..analyzers.sentence import count, count_cells, cut_words
-from ..analyzers.snapshot_summary import (
+from ...analyzers.sentence import count, count_cells, cut_words
+from ...analyzers.snapshot_summary import (
     DeviceSummary,
     FailedRequest,
     FullnessBand,
@@ -18,15 +18,15 @@ from ..analyzers.snapshot_summary import (
     TraceSpan,
     summarize_snapshot,
 )
-from ..analyzers.snapshot_summary.flight import DeviceShares, FlightSummary, summarize_flight_record
-from ..analyzers.snapshot_summary.settings_advice import SettingsAdvice, advise_settings
-from ..engine.errors import UsageError
-from ..engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
-from ..engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
-from ..engine.text import make_printable
-from ..engine.units import MIB, format_age, format_bytes
-from .stack_text import render_frames, render_stacks
-from .text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
+from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary, summarize_flight_record
+from ...analyzers.snapshot_summary.settings_advice import SettingsAdvice, advise_settings
+from ...engine.errors import UsageError
+from ...engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
+from ...engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
+from ...engine.text import make_printable
+from ...engine.units import MIB, format_age, format_bytes
+from ..stack_text import render_frames, render_stacks
+from ..text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
 # A file of device memory, whichever kind it is, as one struct and as text.
 

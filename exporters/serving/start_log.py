@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..analyzers.sentence import count
-from ..analyzers.serving.start import StartAdvice, advise_start, find_fullest, sum_share
-from ..engine.model.serving import RankStart, ServerFailure, StartLog
-from ..engine.units import format_bytes
-from .text import UNKNOWN, format_rows, wrap
+from ...analyzers.sentence import count
+from ...analyzers.serving.start import StartAdvice, advise_start, find_fullest, sum_share
+from ...engine.model.serving import RankStart, ServerFailure, StartLog
+from ...engine.units import format_bytes
+from ..text import UNKNOWN, format_rows, wrap
 
 SCHEMA = "vramscope.serving-log/1"
 # Parts and share are printed with two digits; more than this is a part that the log does not name.

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from ..analyzers.planning.serving import PoolPlan, RankPlan, ServingReport, Span
-from ..analyzers.sentence import count
-from ..engine.units import format_bytes
-from .text import UNKNOWN, format_range, format_rows, wrap
+from ...analyzers.planning.serving import PoolPlan, RankPlan, ServingReport, Span
+from ...analyzers.sentence import count
+from ...engine.units import format_bytes
+from ..text import UNKNOWN, format_range, format_rows, wrap
 
 
 def describe_serving(report: ServingReport, width: int) -> str:

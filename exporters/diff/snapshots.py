@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from ..analyzers.sentence import count, cut_words
-from ..analyzers.snapshot_summary.comparison import (
+from ...analyzers.sentence import count, cut_words
+from ...analyzers.snapshot_summary.comparison import (
     ComparedDevice,
     ComparedMoment,
     SnapshotDifference,
     SnapshotFacts,
 )
-from ..engine.text import make_printable
-from ..engine.units import format_bytes
-from .annotations import MOST_SHOWN, Annotation, Level
-from .moment import describe_changes, describe_levels
-from .text import wrap
+from ...engine.text import make_printable
+from ...engine.units import format_bytes
+from ..annotations import MOST_SHOWN, Annotation, Level
+from ..inspect.moment import describe_changes, describe_levels
+from ..text import wrap
 
 _WHEN = {"peak": "when most was allocated", "end": "when the snapshots were made"}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..analyzers.diff import (
+from ...analyzers.diff import (
     FIGURE_WORDS,
     Comparison,
     Curves,
@@ -16,15 +16,24 @@ from ..analyzers.diff import (
     RunFacts,
     SubjectDifference,
 )
-from ..analyzers.diff.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
-from ..analyzers.sentence import count
-from ..engine.text import make_printable
-from ..engine.units import GIB, MIB, format_age, format_bytes
-from .annotations import MOST_SHOWN, Annotation, Level
-from .figures.charts import draw_curves, draw_legend
-from .figures.model import Curve, CurveRecorder
-from .figures.style import FAINT, INK, frame_time, open_page, save_file, say_unmeasured, show_text, title_axes
-from .text import UNKNOWN, format_rows, wrap
+from ...analyzers.diff.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
+from ...analyzers.sentence import count
+from ...engine.text import make_printable
+from ...engine.units import GIB, MIB, format_age, format_bytes
+from ..annotations import MOST_SHOWN, Annotation, Level
+from ..figures.charts import draw_curves, draw_legend
+from ..figures.model import Curve, CurveRecorder
+from ..figures.style import (
+    FAINT,
+    INK,
+    frame_time,
+    open_page,
+    save_file,
+    say_unmeasured,
+    show_text,
+    title_axes,
+)
+from ..text import UNKNOWN, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
