@@ -379,15 +379,15 @@ def _are_alike(first: float, second: float, factor: float) -> bool:
     return second / factor < first < second * factor
 
 
-def is_other_trend(told: DeviceTrend | None, newest: DeviceTrend | None) -> bool:
+def is_other_trend(shown: DeviceTrend | None, newest: DeviceTrend | None) -> bool:
     """Return whether a person would notice the difference between two trends."""
-    if told is newest:
+    if shown is newest:
         return False
-    if told is None or newest is None or told.word != newest.word:
+    if shown is None or newest is None or shown.word != newest.word:
         return True
-    if is_visible(told.rate_bytes_per_s, newest.rate_bytes_per_s, NEWS_SHARE):
+    if is_visible(shown.rate_bytes_per_s, newest.rate_bytes_per_s, NEWS_SHARE):
         return True
-    if told.full_in_s is None or newest.full_in_s is None:
-        return told.full_in_s is not newest.full_in_s
-    moved_s = abs(newest.time_s + newest.full_in_s - told.time_s - told.full_in_s)
+    if shown.full_in_s is None or newest.full_in_s is None:
+        return shown.full_in_s is not newest.full_in_s
+    moved_s = abs(newest.time_s + newest.full_in_s - shown.time_s - shown.full_in_s)
     return moved_s > max(NEWS_S, NEWS_SHARE * newest.full_in_s)

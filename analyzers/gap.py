@@ -230,8 +230,8 @@ def _split_server(device: DeviceSample, placed: _Placed, *, is_alone: bool) -> I
     if server.resident_bytes is not None and len(server.devices) == 1:
         parts = [_Part(_SERVER[:-1], server.resident_bytes)]
     yield from parts
-    told = {kind for part in parts for kind in part.kinds}
-    rest = tuple(kind for kind in _SERVER if kind not in told)
+    named = {kind for part in parts for kind in part.kinds}
+    rest = tuple(kind for kind in _SERVER if kind not in named)
     known = sum(part.size_bytes or 0 for part in parts)
     yield _Part(rest, None if held is None else max(0, held - known))
 

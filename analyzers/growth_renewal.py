@@ -126,9 +126,9 @@ def _restate_growth(title: str, word: Assessment, grown: Evidence | None) -> str
         pace = paces[match[2]]
         return match[0] if not pace else f"{match[1]} {format_bytes(round(pace))} a {match[2]}"
 
-    told = _PACE.sub(restate, title, count=1)
+    restated = _PACE.sub(restate, title, count=1)
     size = None if grown is None else grown.value
-    return _GROWN.sub(f"({format_bytes(size)})", told, count=1) if isinstance(size, int) else told
+    return _GROWN.sub(f"({format_bytes(size)})", restated, count=1) if isinstance(size, int) else restated
 
 
 def _count_down(finding: Finding, word: Assessment | None, now_s: float) -> str:
@@ -145,10 +145,12 @@ def _count_down(finding: Finding, word: Assessment | None, now_s: float) -> str:
     low_s = word.oom_in_low_s
     high_s = word.oom_in_high_s
     known = None if low_s is None or high_s is None else (low_s - past_s, high_s - past_s)
-    told = _replace_times(finding.title, word.oom_in_s - past_s, known)
+    restated = _replace_times(finding.title, word.oom_in_s - past_s, known)
     # With a forecast the confidence is the probability that growth goes on, which the title has.
     return (
-        told if word.confidence is None else re.sub(r", \d+%\)", f", {word.confidence:.0%})", told, count=1)
+        restated
+        if word.confidence is None
+        else re.sub(r", \d+%\)", f", {word.confidence:.0%})", restated, count=1)
     )
 
 
@@ -170,9 +172,9 @@ def _parse_range(title: str, past_s: float) -> tuple[float, float] | None:
 
 
 def _replace_times(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
-    told = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
+    restated = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
     if span_s is None:
-        return told
+        return restated
     low_s, high_s = (max(0, round(value)) for value in span_s)
     text = f"({low_s}-{high_s} s, " if high_s < 600 else f"({format_age(low_s)} to {format_age(high_s)}, "
-    return _RANGE.sub(text, told, count=1)
+    return _RANGE.sub(text, restated, count=1)

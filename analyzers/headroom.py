@@ -41,7 +41,7 @@ class HeadroomAnalyzer:
         """Return changed assessments with estimates, and those whose estimate alone changed."""
         if not self._tracks:
             return changed
-        told: list[Assessment] = []
+        annotated: list[Assessment] = []
         keys = set()
         for assessment in changed:
             key = (
@@ -51,10 +51,10 @@ class HeadroomAnalyzer:
                 assessment.started_s,
             )
             track = self._tracks.get(key)
-            told.append(assessment if track is None else track.annotate(assessment))
+            annotated.append(assessment if track is None else track.annotate(assessment))
             keys.add(key)
         renewed = [track.take_changed() for key, track in self._tracks.items() if key not in keys]
-        return [*told, *(assessment for assessment in renewed if assessment is not None)]
+        return [*annotated, *(assessment for assessment in renewed if assessment is not None)]
 
     def _observe_ranks(self, sample: Sample) -> None:
         for subject in subjects_of(sample):
@@ -168,15 +168,15 @@ class HeadroomTrack:
         return is_other
 
 
-def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
-    if told.reason != newest.reason:
+def _is_other(shown: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
+    if shown.reason != newest.reason:
         return True
     pairs = (
-        (told.largest_size, newest.largest_size),
-        (told.too_large_size, newest.too_large_size),
-        (told.per_unit_bytes, newest.per_unit_bytes),
-        (told.limit_bytes, newest.limit_bytes),
-        (told.largest_seen, newest.largest_seen),
+        (shown.largest_size, newest.largest_size),
+        (shown.too_large_size, newest.too_large_size),
+        (shown.per_unit_bytes, newest.per_unit_bytes),
+        (shown.limit_bytes, newest.limit_bytes),
+        (shown.largest_seen, newest.largest_seen),
     )
     return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
 
@@ -224,10 +224,10 @@ class _Bound(NamedTuple):
 
 def collect_needs(steps: Sequence[StepSize]) -> Needs:
     with_floor = [step for step in steps if step.floor_bytes is not None]
-    told = with_floor or steps
+    usable = with_floor or steps
     exact: dict[float, list[float]] = {}
     bounds: list[_Bound] = []
-    for step in sorted(told, key=lambda step: step.size):
+    for step in sorted(usable, key=lambda step: step.size):
         need = float(step.peak_bytes - (step.floor_bytes or 0))
         if step.is_exact:
             exact.setdefault(step.size, []).append(need)

@@ -305,7 +305,8 @@ class LeakTrack(OpenFinding):
             return closed
         if growth.has_resumed and growth.episode is not None and self._paused is not None:
             # The same leak after a pause is the same finding.
-            paused, self._paused = reopen_finding(self._paused), None
+            paused = reopen_finding(self._paused)
+            self._paused = None
             return self.state(state_leak(paused, self._measure(owner, growth.episode, beat.time_s)))
         if growth.episode is not None and growth.completed:
             return self._state_leak(self._measure(owner, growth.episode, beat.time_s))

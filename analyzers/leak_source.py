@@ -385,10 +385,10 @@ class LeakSourceInquirer:
     def restore(self, findings: Sequence[Finding]) -> None:
         """Learn from open findings of a predecessor which line growth comes from."""
         for finding in findings:
-            told = tuple(each for each in finding.evidence if each.name in _OURS)
+            ours = tuple(each for each in finding.evidence if each.name in _OURS)
             process = _process_of(finding)
-            if told and finding.is_open and process is not None:
-                self._named[process] = told
+            if ours and finding.is_open and process is not None:
+                self._named[process] = ours
                 self._growing.setdefault(process, set()).add(finding.id)
 
     def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:

@@ -198,11 +198,11 @@ def _word_error(rank: RankSample, times: int) -> _Words:
     record = rank.flight_record
     again = "" if times == 1 else f" {times} times, at last"
     asking = "" if size is None else f" asking for {format_bytes(size)}"
-    told = f" ({rank.notes[-1]})" if record is None and rank.notes else ""
+    note = f" ({rank.notes[-1]})" if record is None and rank.notes else ""
     advice = (
         f"`vramscope inspect {record}` shows what used the memory and what asked for more"
         if record is not None
-        else f"No flight record was written{told}: start the job with `vramscope run` to get one next time"
+        else f"No flight record was written{note}: start the job with `vramscope run` to get one next time"
     )
     method = "The process had an out-of-memory error: its allocator's count of them rose"
     return _Words(f"{name_rank(rank)} ran out of memory{again}{asking}", method, advice, "critical")

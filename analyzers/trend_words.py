@@ -73,5 +73,6 @@ def _choose_unit(seconds: float) -> tuple[int, str, float]:
     for longer, longer_s, least in _UNITS[1:]:
         if seconds < least * unit_s:
             break
-        name, unit_s = longer, longer_s
+        name = longer
+        unit_s = longer_s
     return max(1, round(seconds / unit_s)), name, unit_s

@@ -109,9 +109,9 @@ class IdleTrack(OpenFinding):
         if finding is None or since_s is None:
             return ()
         told_s = _IDLE.read(finding)
-        told = _HELD.read_count(finding)
+        held_before = _HELD.read_count(finding)
         is_longer = isinstance(told_s, float) and time_s - since_s >= 2 * told_s
-        is_other = told is not None and abs(used - told) >= UPDATE_SHARE * total
+        is_other = held_before is not None and abs(used - held_before) >= UPDATE_SHARE * total
         if not (is_longer or is_other) or self._relief.is_asked:
             return ()
         self._least_bytes = used if is_other else self._least_bytes

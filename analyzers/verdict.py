@@ -59,9 +59,9 @@ def describe_fit(sample: Sample, peaks: Peaks) -> tuple[str, ...] | None:
     if sample.clock != "trace":
         return None
     # Only ranks that have had any sample yet.
-    told = [it for it in sample.devices if it.memory.used_bytes is not None or it.allocator is not None]
-    known = [peak for peak in (_find_peak(device, sample, peaks) for device in told) if peak is not None]
-    if not known or len(known) < len(told):
+    measured = [it for it in sample.devices if it.memory.used_bytes is not None or it.allocator is not None]
+    known = [peak for peak in (_find_peak(device, sample, peaks) for device in measured) if peak is not None]
+    if not known or len(known) < len(measured):
         return None
     highest = max(known, key=lambda peak: peak.used_bytes / peak.total_bytes)
     if highest.used_bytes > highest.total_bytes:
@@ -601,5 +601,5 @@ def describe_left_out(sample: Sample) -> tuple[str, str]:
 
 def describe_mismatch(sample: Sample) -> tuple[str, ...]:
     """Return that no device of a node is followed, and why, from the complete form to the shortest."""
-    told = sample.notes[0] if sample.notes else "No device matches --devices"
-    return told, told.partition(": ")[0], "No device matches"
+    text = sample.notes[0] if sample.notes else "No device matches --devices"
+    return text, text.partition(": ")[0], "No device matches"

@@ -5,7 +5,10 @@ Format: protobuf.dev/programming-guides/encoding.
 
 from collections.abc import Iterator
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
 _MOST_VARINT_BYTES = 10
 _SIZES_BYTES = {_FIXED64: 8, _FIXED32: 4}
 

@@ -74,17 +74,17 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
     for neighbour in _find_neighbours(rank, picture):
         cache = find_cache(neighbour)
         if cache is not None and cache >= _worth(neighbour):
-            told = f"{rank.name} on the same device may run out of memory in {left}"
+            reason = f"{rank.name} on the same device may run out of memory in {left}"
             yield Advice(
-                neighbour, job, "empty_cache", f"{told}; {format_bytes(cache)} of cache here are not needed"
+                neighbour, job, "empty_cache", f"{reason}; {format_bytes(cache)} of cache here are not needed"
             )
     cache = find_cache(rank)
     free = rank.device_free_bytes
     is_full = free is not None and free < FULL_SHARE * (rank.device_total_bytes or 0)
     if cache is not None and cache >= _worth(rank) and is_full:
-        told = f"the device is full, and {format_bytes(cache)} of the cache are not needed"
+        reason = f"the device is full, and {format_bytes(cache)} of the cache are not needed"
         yield Advice(
-            rank, job, "empty_cache", f"{told}: libraries outside the allocator, such as NCCL, need room"
+            rank, job, "empty_cache", f"{reason}: libraries outside the allocator, such as NCCL, need room"
         )
     # Steps as long as some that were seen would no longer fit.
     short = [
@@ -97,9 +97,9 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
     ]
     if short:
         size = short[0]
-        told = f"out of memory expected in {left}; {size.fitting} would fit"
+        reason = f"out of memory expected in {left}; {size.fitting} would fit"
         yield Advice(
-            rank, job, "skip_long_batch", f"{told}, and steps of up to {size.largest_seen:,.0f} were seen"
+            rank, job, "skip_long_batch", f"{reason}, and steps of up to {size.largest_seen:,.0f} were seen"
         )
 
 

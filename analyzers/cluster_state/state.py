@@ -436,7 +436,7 @@ def _translate(finding: Finding, ranks: Mapping[RankKey, ClusterRank]) -> tuple[
     key = RankKey(node, pid or 0, started_s)
     about = f"{uuid}#{pid or ''}#{WHAT.read(finding)}"
     rank = ranks.get(key)
-    told = msgspec.structs.replace(
+    updated = msgspec.structs.replace(
         finding,
         id=make_finding_id(CLUSTER_DIVERGENCE, node, about, finding.opened_s),
         kind=CLUSTER_DIVERGENCE,
@@ -444,4 +444,4 @@ def _translate(finding: Finding, ranks: Mapping[RankKey, ClusterRank]) -> tuple[
         device_uuid=uuid or None,
         title=finding.title if rank is None else f"{finding.title} ({rank.place})",
     )
-    return told, key
+    return updated, key

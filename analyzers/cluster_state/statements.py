@@ -115,12 +115,12 @@ def state_oom(job: JobState, picture: ClusterPicture) -> Statement:
 def _word_title(job: JobState, picture: ClusterPicture, threatened: list[ClusterRank]) -> str:
     first = threatened[0]
     others = threatened[1:]
-    told = f"{job.label[0].upper()}{job.label[1:]}"
+    label = f"{job.label[0].upper()}{job.label[1:]}"
     when = "may run out of memory" if first.oom_s is None else f"out of memory in {_left(first, picture)}"
     old = ", by its last report" if first.is_old else ""
     more = f", then {count(len(others), 'more rank')} on {_name_nodes(others)}" if others else ""
     seen = f"; visible: {picture.coverage}" if picture.coverage else ""
-    return f"{told} {when}: {first.name} ({first.place}{old}) first{more}{seen}"
+    return f"{label} {when}: {first.name} ({first.place}{old}) first{more}{seen}"
 
 
 def _left(rank: ClusterRank, picture: ClusterPicture) -> str:

@@ -294,7 +294,8 @@ class Fleet:
     def _read_node(self, name: str) -> None:
         self._unread.discard(name)
         self._read[name] = read = read_node(self._snapshots[name], self._read.get(name))
-        self._devices[name], self._counted[name] = read.devices, count_devices(read.devices)
+        self._devices[name] = read.devices
+        self._counted[name] = count_devices(read.devices)
 
     def node(self, name: str) -> FleetNode:
         snapshot = self._snapshots[name]

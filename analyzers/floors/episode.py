@@ -304,7 +304,8 @@ def _slows(blocks: Sequence[Block]) -> bool:
     third_s = (blocks[-1].end_s - start_s) / 3
     paces = []
     for part in range(3):
-        since_s, until_s = start_s + part * third_s, start_s + (part + 1) * third_s
+        since_s = start_s + part * third_s
+        until_s = start_s + (part + 1) * third_s
         points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= until_s]
         if len(points) < SLOWED_BLOCKS:
             return False

@@ -406,8 +406,8 @@ class FragmentationTrack(OpenFinding):
         finding = self.finding
         if finding is None or cost.is_back:
             return ()
-        told = _STRANDED.read_count(finding)
-        change = 0 if told is None else abs(cost.stranded_bytes - told)
+        before = _STRANDED.read_count(finding)
+        change = 0 if before is None else abs(cost.stranded_bytes - before)
         is_other = change >= UPDATE_SHARE * cost.limit_bytes
         is_graver = SEVERITIES.index(cost.severity) > SEVERITIES.index(finding.severity)
         is_over = (finding.severity == "critical" and not cost.has_cost) or (

@@ -292,9 +292,11 @@ def _make_peaks(study: LengthStudy, privacy: PrivacyMode, kind: PeakKind) -> Len
         None if (peak := peaks.get(length)) is None else read_peak(peak, kind) for length in study.lengths
     ]
     laws = fit_peaks({length: run for length, run in named.items() if run is not None}, kind)
-    told = {length: laws.predict(length) for length in study.lengths}
+    predicted = {length: laws.predict(length) for length in study.lengths}
     pairs = list(zip(study.lengths, values, strict=True))
-    missed = [value - by for length, value in pairs if value is not None and (by := told[length]) is not None]
+    missed = [
+        value - by for length, value in pairs if value is not None and (by := predicted[length]) is not None
+    ]
     # Through two points goes a line, which is enough to predict by, but proves no law.
     has_law = all(each.law.points >= LEAST_POINTS for each in laws.laws)
     return LengthSeries(
@@ -305,7 +307,7 @@ def _make_peaks(study: LengthStudy, privacy: PrivacyMode, kind: PeakKind) -> Len
         largest_of=laws.find_largest(study.lengths) if has_law else (),
         residual_bytes=math.sqrt(fmean(each * each for each in missed)) if has_law and missed else None,
         predicted_bytes={
-            length: by for length, value in pairs if value is None and (by := told[length]) is not None
+            length: by for length, value in pairs if value is None and (by := predicted[length]) is not None
         },
     )
 
@@ -340,8 +342,8 @@ def find_difference(run: PhaseRun, phases: Sequence[str]) -> int | None:
 
     Earlier steps are no substitute: the first makes what later ones find, such as the optimizer's state.
     """
-    told = (each for each in run.phases if each.step in (None, run.training.num_steps))
-    last = {each.phase: each.allocated_difference_bytes for each in told}
+    last_phases = (each for each in run.phases if each.step in (None, run.training.num_steps))
+    last = {each.phase: each.allocated_difference_bytes for each in last_phases}
     return sum_all(last.get(phase) for phase in phases)
 
 
@@ -389,11 +391,11 @@ def say_series(series: LengthSeries) -> str:
     """Describe the law of a series, or the laws that a peak is the largest of, or say that there is none."""
     if not series.largest_of:
         return say_law(series.law, series.points)
-    told = []
+    texts = []
     for each in series.largest_of:
         phase = each.phase if each.step is None else f"{each.phase} of step {each.step}"
-        told.append(f"{say_law(each.law, each.law.points)} ({phase})")
-    return told[0] if len(told) == 1 else f"the largest of {', '.join(told)}"
+        texts.append(f"{say_law(each.law, each.law.points)} ({phase})")
+    return texts[0] if len(texts) == 1 else f"the largest of {', '.join(texts)}"
 
 
 def say_residual(residual_bytes: float | None) -> str:
@@ -409,8 +411,8 @@ def say_size(value_bytes: float) -> str:
         return "0 B"
     # Three digits, without turning 1,023 KiB into an exponent.
     places = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2 if abs(value) >= 0.9995 else 3
-    told = f"{value:.{places}f}"
-    return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
+    number = f"{value:.{places}f}"
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _join(terms: Sequence[tuple[bool, str]]) -> str:

@@ -317,7 +317,7 @@ def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak:
         own = AllocatorSettings.parse(own_text)
     except AllocatorModelError as error:
         return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
-    told = msgspec.structs.replace(
+    replayed = msgspec.structs.replace(
         refusal,
         events=len(recorded.events) - recorded.flushes,
         events_left_out=recorded.events_left_out,
@@ -328,7 +328,7 @@ def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak:
     peak = _replay(recorded, own).reserved_bytes
     if abs(peak - recorded_peak) > MOST_ERROR * recorded_peak:
         return msgspec.structs.replace(
-            told, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
+            replayed, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
         )
     least = _find_least_card(recorded, own)
     texts = [text for text in (*CANDIDATES, "") if text != own_text]
@@ -343,7 +343,7 @@ def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak:
         found.append(Candidate(text, reserved, needed, least - needed))
     candidates = tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.settings)))
     return msgspec.structs.replace(
-        told, peak_reserved_bytes=peak, least_card_bytes=least, candidates=candidates
+        replayed, peak_reserved_bytes=peak, least_card_bytes=least, candidates=candidates
     )
 
 

@@ -63,7 +63,8 @@ class Doorkeeper:
         self._pair = pair
         self._visitor = visitor
         self._path = folder / ALLOW_LIST_NAME
-        self._allowed, self._stamp = AllowList(), self._look()
+        self._allowed = AllowList()
+        self._stamp = self._look()
         self._read()
 
     def has_changed(self) -> bool:

@@ -377,7 +377,8 @@ class RelayedNode:
 
     def _pass_sample(self, sample: Sample, data: bytes | None) -> None:
         """Pass on a sample, as it came where that is known; whoever draws cells gets no more than cells."""
-        self._told_seq, self._sampled_s = sample.seq, self._clock.monotonic_s()
+        self._told_seq = sample.seq
+        self._sampled_s = self._clock.monotonic_s()
         if self._is_full and self._gate.has_followers(TOPIC_SAMPLE, self.name):
             self._tell(TOPIC_SAMPLE, sample, data)
         if self._gate.has_followers(TOPIC_CELLS, self.name):

@@ -360,7 +360,8 @@ class SshConnection:
     def _give_up(self, reason: str, now_s: float) -> None:
         self.close()
         self.trouble = reason
-        self._start_s, self._pause_s = now_s + self._pause_s, min(2 * self._pause_s, MOST_PAUSE_S)
+        self._start_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
 
     def _stop_polling(self) -> None:
         if self._polled_fd is not None:

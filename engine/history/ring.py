@@ -245,7 +245,8 @@ class ColumnRing:
         else:
             position = self._start
             self._start = (self._start + 1) % self.capacity
-            self._seqs[position], self._times[position] = row.seq, row.time_s
+            self._seqs[position] = row.seq
+            self._times[position] = row.time_s
             self._intervals[position] = row.interval_s
             self._clear(position)
         for uuid, values in devices.items():

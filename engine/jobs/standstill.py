@@ -223,7 +223,8 @@ class Standstill:
         try:
             changed, status = os.waitpid(thread, os.WNOHANG | _WAIT_ALL)
         except ChildProcessError:
-            changed, status = thread, 0
+            changed = thread
+            status = 0
         if changed == 0:
             return False
         if os.WIFSTOPPED(status):

@@ -244,7 +244,8 @@ class RankTrack:
     def end(self, now_s: float, reason: str | None = None) -> None:
         """Note that nothing more will come; the first reason stays."""
         if self.ended_s is None:
-            self.ended_s, self._reason = now_s, reason or self._explain_silence()
+            self._reason = reason or self._explain_silence()
+            self.ended_s = now_s
 
     def resume(self, hello: Hello) -> None:
         """Continue with a process that has connected again."""

@@ -12,13 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 
 # The same on every architecture that Linux runs on but alpha.
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
-MAKE_DIR, MAKE_REGULAR = 1 << 7, 1 << 8
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
+REMOVE_DIR = 1 << 4
+REMOVE_FILE = 1 << 5
+MAKE_DIR = 1 << 7
+MAKE_REGULAR = 1 << 8
 TRUNCATE = 1 << 14
 READ = READ_FILE | READ_DIR
 WRITE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REGULAR | TRUNCATE

@@ -15,13 +15,21 @@ _ARCHITECTURES: dict[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # Calls of the x32 ABI have this bit, and would pass under other numbers.
 _X32_BIT = 0x4000_0000
 
-_SET_SECCOMP, _GET_SECCOMP, _MODE_FILTER = 22, 21, 2
-_ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
+_SET_SECCOMP = 22
+_GET_SECCOMP = 21
+_MODE_FILTER = 2
+_ALLOW = 0x7FFF_0000
+_ERRNO = 0x0005_0000
 
 # Offsets in `struct seccomp_data` of a little-endian machine.
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-_LOAD, _RETURN = 0x20, 0x06
-_JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT = 0x15, 0x35, 0x45
+_NUMBER = 0
+_ARCHITECTURE = 4
+_ARGUMENTS = 16
+_LOAD = 0x20
+_RETURN = 0x06
+_JUMP_EQUAL = 0x15
+_JUMP_AT_LEAST = 0x35
+_JUMP_ANY_BIT = 0x45
 
 # Name: number on x86-64, and on AArch64; None where there is no such call.
 NUMBERS: dict[str, tuple[int, int | None]] = {
@@ -187,7 +195,8 @@ _DECODING = (
     "getrusage sched_yield sched_getaffinity restart_syscall exit exit_group"
 )
 _NEW_NAMESPACES = 0x7E02_0000
-_TYPE_INTO_TERMINAL, _STEER_CONSOLE = 0x5412, 0x541C
+_TYPE_INTO_TERMINAL = 0x5412
+_STEER_CONSOLE = 0x541C
 _SET_ID_BITS = 0o7000
 
 

@@ -214,13 +214,16 @@ def load_settings(
         for key, value in read_settings_file(path, refused=refused).items():
             if path == project and key == "read_only" and values.get(key):
                 continue  # what a person forbids everywhere, no folder permits
-            values[key], origins[key] = value, str(path)
+            values[key] = value
+            origins[key] = str(path)
     for key, (variable, value) in _read_environment(environ).items():
-        values[key], origins[key] = value, variable
+        values[key] = value
+        origins[key] = variable
     for key, value in (flags or {}).items():
         if value is not None:
             written = f"--{key.replace('_', '-')} {value}"
-            values[key], origins[key] = _convert_named(written, key, value), "flag"
+            values[key] = _convert_named(written, key, value)
+            origins[key] = "flag"
     settings = msgspec.convert(_nest(values), Settings)
     return LoadedSettings(settings=settings, files=files, origins=origins)
 

@@ -408,7 +408,8 @@ class ExitWatch:
             if pid in self._descriptors or len(self._descriptors) >= MOST_PROCESSES:
                 return
             descriptor = os.pidfd_open(pid)
-            self._descriptors[pid], self._pids[descriptor] = descriptor, pid
+            self._descriptors[pid] = descriptor
+            self._pids[descriptor] = pid
             self._poll.register(descriptor, select.POLLIN)
 
     def take_ended(self) -> list[int]:

@@ -192,7 +192,8 @@ class FindingStore:
             return None
         if before is not None:
             name = self._remove(finding.id) or name
-        self._findings[finding.id], self._sizes[finding.id] = finding, size
+        self._findings[finding.id] = finding
+        self._sizes[finding.id] = size
         self._bytes += size
         if name:
             self._found_by[finding.id] = name[:MAX_NAME_CHARACTERS]

@@ -112,7 +112,8 @@ RC: "dict[RcKeyType, object]" = {
 
 Colour = tuple[float, float, float]
 """Red, green and blue of sRGB, each from 0 to 1."""
-_BLACK, _WHITE = "#000000", "#ffffff"
+_BLACK = "#000000"
+_WHITE = "#ffffff"
 
 
 def measure_luminance(colour: Colour) -> float:

@@ -270,7 +270,8 @@ def _describe_device(device: DeviceSample) -> DeviceShare:
 
 
 def _find_ratio(device: DeviceSample) -> float | None:
-    used, total = device.memory.used_bytes, device.memory.total_bytes
+    used = device.memory.used_bytes
+    total = device.memory.total_bytes
     return used / total if total and used is not None else None
 
 

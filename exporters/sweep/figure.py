@@ -132,7 +132,11 @@ def _draw_failures(axes: "Axes", drawn: DrawnGrid, font_pt: float) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    failed = [drawn.at(cell) for cell in drawn.in_state("oom", "failed", "invalid") if _was_tried(cell)]
+    failed = [
+        drawn.at(cell)
+        for cell in drawn.in_state("oom", "failed", "invalid")
+        if cell.has_failed or cell.state == "invalid"
+    ]
     patches = [Rectangle((column, row), 1, 1) for row, column in failed]
     axes.add_collection(
         PatchCollection(patches, facecolor=ORIGINAL_FAILED, edgecolor=PAPER, linewidth=1.0, zorder=1.5)
@@ -147,10 +151,6 @@ def _draw_failures(axes: "Axes", drawn: DrawnGrid, font_pt: float) -> None:
             color=INK,
             fontsize=font_pt * 1.4,
         )
-
-
-def _was_tried(cell: SweepCell) -> bool:
-    return cell.has_failed or cell.state == "invalid"
 
 
 def _draw_cell(

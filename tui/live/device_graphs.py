@@ -196,7 +196,8 @@ class DeviceGraphs:
         else:
             first = max(0, graph.newest - TAIL + 1)
             graph.newest = newest
-            before, levels = graph.levels[first : newest + 1], reader.read(first, newest + 1)
+            before = graph.levels[first : newest + 1]
+            levels = reader.read(first, newest + 1)
             if before == levels:
                 return graph.lines
             graph.levels[first : newest + 1] = levels
@@ -210,7 +211,8 @@ class DeviceGraphs:
         """Draw the buckets from a place on; what is before them is drawn once."""
         cell = fit.find_column(first) // 2
         if cell < graph.body_cells:
-            graph.body, graph.body_cells = [[] for _ in range(rows)], 0
+            graph.body = [[] for _ in range(rows)]
+            graph.body_cells = 0
         if cell > graph.body_cells + MOST_TAIL_CELLS or not graph.body_cells:
             levels = spread_levels(graph.levels, fit, 2 * graph.body_cells, 2 * cell)
             graph.body = _join(graph.body, draw_history(levels, rows, self._glyphs, role))

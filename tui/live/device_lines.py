@@ -334,7 +334,8 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
     metrics = fields.metrics(view, widths, glyphs) if is_tight and view.is_fresh else []
     taken = line_width(metrics) + 1 if metrics else 0
     if room - taken < line_width(start) + widths.short_rank + 4 + RISK_WIDTH:
-        metrics, taken = [], 0  # the risk tells more
+        metrics = []
+        taken = 0  # the risk tells more
     special = fields.kind_and_rank(view, widths, is_long=room - taken >= 60)
     free = room - taken - line_width(start) - line_width(special) - 2
     name_width = min(widths.name, max(0, free - RISK_WIDTH))

@@ -339,7 +339,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
             return
         at = (self._at + places) % len(self._profiles)
         found = self._find_in_other(self._profiles[at].memory)
-        self._at, self.place = at, found or self.place._replace(point=None)
+        self._at = at
+        self.place = found or self.place._replace(point=None)
         self._show_place()
 
     def action_leave(self) -> None:

@@ -157,7 +157,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
         """Put the mark on a place; without one in this grid, there is no mark."""
         self._is_marked = place in self.cells
         if self._shown is not None and self._is_marked:
-            self._row, self._column = self._shown.rows.index(place[0]), self._shown.columns.index(place[1])
+            self._row = self._shown.rows.index(place[0])
+            self._column = self._shown.columns.index(place[1])
         self._draw()
 
     def describe_part(self) -> str:

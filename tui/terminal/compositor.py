@@ -84,7 +84,9 @@ class CellRow:
 
     def copy(self) -> "CellRow":
         row = CellRow(0)
-        row.texts, row.pens, row._source = self.texts.copy(), self.pens.copy(), self._source
+        row.texts = self.texts.copy()
+        row.pens = self.pens.copy()
+        row._source = self._source
         return row
 
     def put_strip(

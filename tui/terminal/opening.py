@@ -183,6 +183,7 @@ def _let_keys_wait() -> Attributes:
     input_flags &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
     local_flags &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     characters = list(characters)
-    characters[termios.VMIN], characters[termios.VTIME] = 1, 0
+    characters[termios.VMIN] = 1
+    characters[termios.VTIME] = 0
     characters[termios.VSUSP] = characters[termios.VQUIT] = b"\0"
     return [input_flags, output_flags, control_flags, local_flags, *speeds, characters]

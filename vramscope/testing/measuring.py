@@ -81,7 +81,9 @@ def read_mark(arguments: Sequence[object], named: Mapping[str, object]) -> Simul
     given = dict(zip(("limit",), arguments, strict=False)) | dict(named)
     if "limit" not in given or len(arguments) > 1 or not given.keys() <= set(_NAMES):
         raise UsageError('expected @pytest.mark.vram(limit="8GiB"), and of the rest fake, devices, growth')
-    devices, growth, is_fake = given.get("devices", 1), given.get("growth"), given.get("fake", True)
+    devices = given.get("devices", 1)
+    growth = given.get("growth")
+    is_fake = given.get("fake", True)
     if type(devices) is not int or type(is_fake) is not bool or not isinstance(growth, int | float | None):
         raise UsageError("expected fake=True or False, a whole number of devices, and per cent of growth")
     from vramscope.planning.card import read_card
@@ -165,11 +167,13 @@ def _list_places(path: Path, root: Path) -> tuple[Place, ...]:
     for group in groups:
         frame = group.headline
         if frame is None:
-            name, line = "unknown", 0
+            name = "unknown"
+            line = 0
         else:
             file = Path(frame.filename)
             shown = file.relative_to(root) if file.is_relative_to(root) else file
-            name, line = f"{shown} {frame.name}", frame.line
+            name = f"{shown} {frame.name}"
+            line = frame.line
         sizes[name] += group.size_bytes
         lines.setdefault(name, Counter())[line] += group.size_bytes
     return tuple(Place(name, size, lines[name].most_common(1)[0][0]) for name, size in sizes.most_common())

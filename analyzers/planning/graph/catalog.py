@@ -65,8 +65,8 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the MLP of each block is a mixture of experts; never in an encoder-decoder."""
         if self.experts is None:
             return (False,) * self.layers
-        told = self.experts.is_expert_layer[: self.layers]
-        return told + told[-1:] * (self.layers - len(told))
+        expert_layers = self.experts.is_expert_layer[: self.layers]
+        return expert_layers + expert_layers[-1:] * (self.layers - len(expert_layers))
 
     @property
     def width(self) -> int:

@@ -58,28 +58,28 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
     for field, names in _KEYS.items():
         if sizes[field] is None:
             raise InputFileError(f"{what}: no {field}: expected a key {' or '.join(names)}")
-    told = {field: size for field, size in sizes.items() if size is not None}
-    told.setdefault("positions", 512 if family == "t5" else POSITIONS)
+    known = {field: size for field, size in sizes.items() if size is not None}
+    known.setdefault("positions", 512 if family == "t5" else POSITIONS)
     experts = None
-    if family == "moe" and told.get("experts"):
+    if family == "moe" and known.get("experts"):
         # A mixture like Mixtral's: in all layers, each expert as wide as an MLP.
         experts = ExpertShape(
-            experts=told["experts"],
-            top_k=told.get("experts_per_token", 0),
-            ffn=told.get("intermediate", 0) or 4 * told["hidden"],
+            experts=known["experts"],
+            top_k=known.get("experts_per_token", 0),
+            ffn=known.get("intermediate", 0) or 4 * known["hidden"],
             is_expert_layer=(True,),
         )
     model = Architecture(
         family=family,
-        layers=told["layers"],
-        hidden=told["hidden"],
-        heads=told["heads"],
-        vocabulary=told["vocabulary"],
-        positions=told["positions"],
-        kv_heads=told.get("kv_heads", 0),
-        head_size=told.get("head_size", 0),
-        intermediate=told.get("intermediate", 0) or _round_width(config, told["hidden"]),
-        decoder_layers=told.get("decoder_layers", told["layers"]) if family == "t5" else 0,
+        layers=known["layers"],
+        hidden=known["hidden"],
+        heads=known["heads"],
+        vocabulary=known["vocabulary"],
+        positions=known["positions"],
+        kv_heads=known.get("kv_heads", 0),
+        head_size=known.get("head_size", 0),
+        intermediate=known.get("intermediate", 0) or _round_width(config, known["hidden"]),
+        decoder_layers=known.get("decoder_layers", known["layers"]) if family == "t5" else 0,
         experts=experts,
     )
     return check_architecture(_set_switches(model, config), what)

@@ -119,14 +119,14 @@ def _describe_margin(result: PartitionResult | None, capacity_bytes: int) -> str
         return ""
     fullest = max(result.training_bytes)
     left_share = 1 - fullest / capacity_bytes
-    told = (
+    notes = (
         f"; the fullest stage needs {fullest / GIB:,.1f} of {capacity_bytes / GIB:,.1f} GiB and leaves "
         f"{left_share:.1%}"
     )
     if left_share >= THIN_SHARE:
-        return told
+        return notes
     return (
-        f"{told}, a thin margin: CUDA's context, communication buffers and fragmentation are not "
+        f"{notes}, a thin margin: CUDA's context, communication buffers and fragmentation are not "
         "counted and often need more"
     )
 

@@ -86,13 +86,13 @@ def split_theory(cells: Sequence[SweepCell]) -> tuple[list[tuple[float, float]],
 
     The logs state them; else they are worked out of the theory's own values, as far as those are such a sum.
     """
-    told = [
+    logged = [
         (float(cell.states_bytes), float(cell.activations_bytes))
         for cell in cells
         if cell.states_bytes is not None and cell.activations_bytes is not None
     ]
-    if told and len(told) == len(cells):
-        return told, "from the logs"
+    if logged and len(logged) == len(cells):
+        return logged, "from the logs"
     parts = fit_two_parts(cells, [float(cell.theory_bytes or 0) for cell in cells])
     if parts is None or parts.worst_share > _WORST_SHARE:
         return None
@@ -200,12 +200,12 @@ def describe_recommendations(grid: SweepGrid) -> Iterator[SweepFinding]:
         yield SweepFinding("recommendation", f"{_describe_no_candidates(grid)} ({basis})")
         return
     chosen = candidates[:_MOST_LAYOUTS]
-    told = "; ".join(
+    layouts = "; ".join(
         f"{name_cell(cell)}, about {show_gib(parts.predict(cell.tp, cell.pp))}"
         f"{', again: it failed for an unknown reason' if cell.state == 'failed' else ''}"
         for cell in chosen
     )
-    yield SweepFinding("recommendation", f"try next: {told} ({basis})", list_places(chosen))
+    yield SweepFinding("recommendation", f"try next: {layouts} ({basis})", list_places(chosen))
 
 
 def _describe_no_candidates(grid: SweepGrid) -> str:
@@ -295,7 +295,7 @@ def _find_threshold(grid: SweepGrid, failed: list[SweepCell]) -> Iterator[SweepF
 
 def _find_low_pp(grid: SweepGrid) -> Iterator[SweepFinding]:
     """Yield from which PP on each TP runs, if all failures of the row are below it."""
-    told = []
+    bounds = []
     below = []
     for tp in grid.tps:
         row = [cell for cell in grid.cells if cell.tp == tp]
@@ -305,10 +305,10 @@ def _find_low_pp(grid: SweepGrid) -> Iterator[SweepFinding]:
             continue
         if max(cell.pp for cell in failed) >= min(ran):
             return
-        told.append(f"TP {tp} from PP {min(ran)} on")
+        bounds.append(f"TP {tp} from PP {min(ran)} on")
         below += failed
-    if told:
-        yield SweepFinding("failures", f"low PP fails: {', '.join(told)} runs", list_places(below))
+    if bounds:
+        yield SweepFinding("failures", f"low PP fails: {', '.join(bounds)} runs", list_places(below))
 
 
 def _find_causes(failed: list[SweepCell]) -> Iterator[SweepFinding]:
@@ -399,10 +399,10 @@ def _describe_pp(cells: list[SweepCell]) -> Iterator[SweepFinding]:
     is_worse = all(later > earlier for (_, earlier), (_, later) in pairwise(middles))
     is_better = all(later < earlier for (_, earlier), (_, later) in pairwise(middles))
     if is_worse or is_better:
-        told = ", ".join(f"{error:.0f} % at PP {pp}" for pp, error in (middles[0], middles[-1]))
+        both_errors = ", ".join(f"{error:.0f} % at PP {pp}" for pp, error in (middles[0], middles[-1]))
         yield SweepFinding(
             "prediction",
-            f"the theory is {'less' if is_worse else 'more'} accurate at high PP: {told}",
+            f"the theory is {'less' if is_worse else 'more'} accurate at high PP: {both_errors}",
             list_places(cells),
         )
 

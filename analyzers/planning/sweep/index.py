@@ -198,7 +198,7 @@ def _describe_theory(grid: SweepGrid) -> tuple[str, ...]:
         low = f"{small:.0f}"
         high = f"{large:.0f}"
         span = f"{high} %" if low == high else f"{low} to {high} %"
-        told = f"theory {span} too {way}"
+        text = f"theory {span} too {way}"
     else:
-        told = f"theory errs {errors.least:+.0f} to {errors.most:+.0f} %"
-    return told + missed, told, ""
+        text = f"theory errs {errors.least:+.0f} to {errors.most:+.0f} %"
+    return text + missed, text, ""

@@ -363,8 +363,10 @@ def describe_best(grid: SweepGrid) -> Iterator[SweepFinding]:
         yield SweepFinding("failures", text, list_places(beyond))
     front = find_front(grid)
     if front:
-        told = "; ".join(
+        layouts = "; ".join(
             f"{name_cell(cell)} {measure_speed(cell):.1f} TFLOP/s per GPU in {show_gib(cell.actual_bytes)}"
             for cell in front
         )
-        yield SweepFinding("pareto", f"nothing is both faster and smaller than: {told}", list_places(front))
+        yield SweepFinding(
+            "pareto", f"nothing is both faster and smaller than: {layouts}", list_places(front)
+        )

@@ -229,7 +229,8 @@ def count_parameters(shape: ModelShape) -> int:
 # bitsandbytes keeps moments of smaller tensors in fp32 (optim/optimizer.py, min_8bit_size).
 LEAST_8BIT = 4096
 # Elements that share a scale in NF4, and scales that share one in turn (bitsandbytes, functional.py).
-NF4_BLOCK, NF4_SCALES = 64, 256
+NF4_BLOCK = 64
+NF4_SCALES = 256
 
 
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True):

@@ -245,7 +245,8 @@ class LayerPrices:
         # Seconds of each layer of the model, both passes of one micro-batch.
         self.layer_s = [self._times[kind].both.total_s for kind in order]
         self.model_s = sum(self.layer_s)
-        self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()
+        self._embedding = self._clock.time_embedding()
+        self._head = self._clock.time_head()
         self.embedding_s = self._embedding.both.total_s
         # Both passes of one micro-batch.
         self.head_s = self._head.both.total_s

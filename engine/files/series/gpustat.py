@@ -82,7 +82,8 @@ class Gpustat(SeriesReader):
     def _objects(self) -> Iterator[object]:
         """Yield the objects, which follow each other without a separator."""
         decoder = json.JSONDecoder()
-        at, number = 0, 0
+        at = 0
+        number = 0
         while True:
             space = _SPACE.match(self._text, at)
             at = at if space is None else space.end()

@@ -61,7 +61,8 @@ class NvidiaSmiMonitor(SeriesReader):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        has_date, has_time = ("date" in self._columns, "time" in self._columns)
+        has_date = "date" in self._columns
+        has_time = "time" in self._columns
         times = LOCAL_TIMES if has_date else "times without a date: they count from the first midnight"
         return (
             times if has_time else _NO_TIMES,
@@ -120,7 +121,8 @@ class NvidiaSmiMonitor(SeriesReader):
         return _Row(number, time_s, int(gpu), used_bytes, cells)
 
     def _find_time(self, cells: dict[str, str], key: tuple[int, str]) -> float:
-        date, time = cells.get("date"), cells.get("time")
+        date = cells.get("date")
+        time = cells.get("time")
         if time is None:
             if key in self._reported:
                 self._reports += 1

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from ...model import ComputeMode, DeviceActivity, DeviceHardware, ThrottleReason
@@ -279,7 +280,7 @@ class ProcessLoads:
         count = 0 if code else min(self._count.value, len(self._entries) // _LOAD.size)
         data = memoryview(self._entries)[: count * _LOAD.size]
         absurd: set[int] = set()
-        for pid, time_us, sm, memory, _, _ in sorted(_LOAD.iter_unpack(data), key=_time_of):
+        for pid, time_us, sm, memory, _, _ in sorted(_LOAD.iter_unpack(data), key=itemgetter(1)):
             self._newest_us = max(self._newest_us, time_us)
             if sm <= _MOST_PERCENT and memory <= _MOST_PERCENT:
                 found[pid] = ProcessLoad(float(sm), float(memory))
@@ -300,10 +301,6 @@ class ProcessLoads:
                 return code
             self._entries = ctypes.create_string_buffer(2 * needed * _LOAD.size)
         return code
-
-
-def _time_of(entry: tuple[int, ...]) -> int:
-    return entry[1]
 
 
 class HardwareQuestions:

@@ -318,7 +318,8 @@ def _count_tokens(config: Mapping[str, str]) -> int | None:
     told = _parse(config.get("kv_cache_size_tokens"))
     if told:
         return as_count(told)
-    blocks, block = _parse(config.get("num_gpu_blocks")), _parse(config.get("block_size"))
+    blocks = _parse(config.get("num_gpu_blocks"))
+    block = _parse(config.get("block_size"))
     return as_count(blocks * block) if blocks and block else None
 
 
@@ -498,10 +499,12 @@ def _read_triton(metrics: _Metrics, name: str) -> EngineReading:
 
     requests = find("request", "request_type")
     blocks = find("kv_cache_block", "kv_cache_block_type")
-    most, used = blocks.get("max"), blocks.get("used")
+    most = blocks.get("max")
+    used = blocks.get("used")
     share = used / most if used is not None and most else blocks.get("fraction")
     per_block = blocks.get("tokens_per")
-    active, waiting = requests.get("scheduled"), requests.get("waiting")
+    active = requests.get("scheduled")
+    waiting = requests.get("waiting")
     return EngineReading(
         name=make_printable(name, 40),
         running=None if active is None else as_count(active),

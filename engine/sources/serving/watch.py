@@ -168,7 +168,8 @@ class ServingWatch:
             new is old for new, old in zip(lists, self._lists, strict=True)
         )
         with self._lock:
-            must_look_again, self._must_look_again = self._must_look_again, False
+            must_look_again = self._must_look_again
+            self._must_look_again = False
         if must_look_again:
             self._known = {key: found for key, found in self._known.items() if found is not None}
         if must_look_again or not is_same:

@@ -102,11 +102,9 @@ def _mark(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return "".join(_ESCAPES.get(letter) or _name_letter(letter) for letter in text)
-
-
-def _name_letter(letter: str) -> str:
-    return letter if letter.isascii() else f"\\[u{ord(letter):04X}]"
+    return "".join(
+        _ESCAPES.get(letter) or (letter if letter.isascii() else f"\\[u{ord(letter):04X}]") for letter in text
+    )
 
 
 def _protect(line: str) -> str:

@@ -84,7 +84,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    top, device = arguments.top, arguments.device
+    top = arguments.top
+    device = arguments.device
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
     if arguments.at is not None:
