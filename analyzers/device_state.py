@@ -6,7 +6,6 @@ reported as stale too. `docs/verdicts.md` explains the rules.
 
 import re
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 
 from ..engine.model import DeviceKind, DeviceSample, DeviceState, Finding, Sample, Severity
 from .findings.driver_tools import find_tools
@@ -14,9 +13,8 @@ from .findings.evidence import EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
     Crossing,
-    NodeClocks,
-    OpenFinding,
-    Passage,
+    DeviceTrack,
+    DeviceTracks,
     begin_finding,
     find_gap_s,
     restate,
@@ -67,7 +65,7 @@ def _advise(kind: str, device: DeviceSample) -> str:
     return _ADVICE[kind].format(log=tools.log, reset=tools.word_reset(device))
 
 
-class DeviceTrack(OpenFinding):
+class StateTrack(DeviceTrack):
     """Whether one device answers, and its open finding, if any."""
 
     def __init__(self) -> None:
@@ -84,7 +82,6 @@ class DeviceTrack(OpenFinding):
         self._answered_s = _LAST_ANSWER.read_number(finding)
 
     def restart(self) -> None:
-        """Forget everything but the open finding: the clock was set back."""
         self._last_s = self._answered_s = self.settled_until_s = None
         self._restart_crossings()
 
@@ -178,45 +175,24 @@ class DeviceStateAnalyzer:
     name = "device_state"
 
     def __init__(self) -> None:
-        self._clocks = NodeClocks()
-        self._tracks: dict[tuple[str, str], DeviceTrack] = {}
+        self._tracks = DeviceTracks(StateTrack)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        node = sample.node
-        passage = self._clocks.note(sample)
-        if passage is Passage.LATE:
+        if not self._tracks.accept(sample):
             return ()
-        if passage is Passage.BACK:
-            for key, track in self._tracks.items():
-                if key[0] == node:
-                    track.restart()
         gap_s = find_gap_s(sample.interval_s)
         judged = {device.uuid: device for device in sample.devices if _is_judged(device, sample)}
         found: list[Finding] = []
         for uuid, device in judged.items():
-            known = self._tracks.get((node, uuid))
-            if known is None:
-                known = self._tracks[node, uuid] = DeviceTrack()
-            found += known.observe(sample, device, gap_s)
+            found += self._tracks.see(sample.node, uuid).observe(sample, device, gap_s)
         if len(self._tracks) > len(judged):
-            found += self._observe_absent(sample, judged.keys(), gap_s)
+            found += self._tracks.observe_absent(
+                sample.node, judged.keys(), lambda _, track: track.note_absence(sample.time_s, gap_s)
+            )
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt open findings of these kinds; samples up to their last update change nothing about them."""
-        for finding in sorted(findings, key=lambda finding: (finding.opened_s, finding.updated_s)):
-            if finding.kind in KINDS and finding.is_open and finding.device_uuid is not None:
-                track = self._tracks[finding.node, finding.device_uuid] = DeviceTrack()
-                track.adopt(finding)
-
-    def _observe_absent(self, sample: Sample, judged: AbstractSet[str], gap_s: float) -> list[Finding]:
-        found: list[Finding] = []
-        for key in [key for key in self._tracks if key[0] == sample.node and key[1] not in judged]:
-            track = self._tracks[key]
-            found += track.note_absence(sample.time_s, gap_s)
-            if track.finding is None:
-                del self._tracks[key]
-        return found
+        self._tracks.restore(findings, KINDS)
 
 
 def _is_judged(device: DeviceSample, sample: Sample) -> bool:

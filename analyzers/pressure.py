@@ -14,9 +14,8 @@ from .findings.evidence import CAPACITY, LIVE, EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
     Crossing,
-    NodeClocks,
-    OpenFinding,
-    Passage,
+    DeviceTrack,
+    DeviceTracks,
     begin_finding,
     find_gap_s,
     restate,
@@ -72,7 +71,7 @@ class _Level(NamedTuple):
         return max(SCARCE_FREE_SHARE * self.total_bytes, SCARCE_FREE_BYTES)
 
 
-class PressureTrack(OpenFinding):
+class PressureTrack(DeviceTrack):
     """One device over the last samples, and its open finding, if any."""
 
     def __init__(self) -> None:
@@ -88,10 +87,9 @@ class PressureTrack(OpenFinding):
         self._scarce = Crossing(is_active=finding.severity != "low")
         self._peak = _Level(*(key.read_count(finding) or 0 for key in (_PEAK, CAPACITY, _FREE)))
 
-    def start_anew(self) -> None:
-        """Forget everything but the open finding: the clock was set back."""
+    def restart(self) -> None:
         self._last_s = self.settled_until_s = None
-        self._restart()
+        self._restart_crossings()
 
     def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Sequence[Finding]:
         self.absence.restart()
@@ -99,7 +97,7 @@ class PressureTrack(OpenFinding):
         if level is None:
             return ()
         time_s = sample.time_s
-        self.note_time(time_s, gap_s)
+        self._note_time(time_s, gap_s)
         was_asked = self._full.is_asked
         if is_served(sample, device):
             self._full.observe(time_s, is_beyond=False, is_back=True)
@@ -107,21 +105,26 @@ class PressureTrack(OpenFinding):
         else:
             self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
             self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
+        # An adopted finding has its peak as of its last update; the ring may reach to before that peak began.
+        if self.is_settled(time_s):
+            return ()
         self._note_peak(level, is_new=self.finding is None and not was_asked)
-        return () if self.is_settled(time_s) else self._conclude(sample, device, level)
+        return self._conclude(sample, device, level)
 
-    def observe_absence(self, time_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
+    def note_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
+        """Count one sample that does not list the device; return its finding if that closed."""
+        self._note_time(time_s, gap_s)
         self._full.restart()
         self._scarce.restart()
-        return super().observe_absence(time_s, is_lost=is_lost)
+        return self.observe_absence(time_s, is_lost=is_lost)
 
-    def note_time(self, time_s: float, gap_s: float) -> None:
+    def _note_time(self, time_s: float, gap_s: float) -> None:
         """Store the time of a sample; forget what was asked before a gap."""
         if self._last_s is not None and time_s - self._last_s > gap_s:
-            self._restart()
+            self._restart_crossings()
         self._last_s = time_s
 
-    def _restart(self) -> None:
+    def _restart_crossings(self) -> None:
         for crossing in (self._full, self._scarce, self.absence):
             crossing.restart()
 
@@ -274,44 +277,24 @@ class PressureAnalyzer:
     name = KIND
 
     def __init__(self) -> None:
-        self._clocks = NodeClocks()
-        self._tracks: dict[tuple[str, str], PressureTrack] = {}
+        self._tracks = DeviceTracks(PressureTrack)
 
     def observe(self, sample: Sample) -> Sequence[Finding]:
-        node = sample.node
-        passage = self._clocks.note(sample)
-        if passage is Passage.LATE:
+        if not self._tracks.accept(sample):
             return ()
-        if passage is Passage.BACK:
-            for key, track in self._tracks.items():
-                if key[0] == node:
-                    track.start_anew()
         gap_s = find_gap_s(sample.interval_s)
         present = [device for device in sample.devices if device.state not in ("lost", "ended")]
         found: list[Finding] = []
         for device in present:
-            known = self._tracks.get((node, device.uuid))
-            if known is None:
-                known = self._tracks[node, device.uuid] = PressureTrack()
-            found += known.observe(sample, device, gap_s)
-        absent = {uuid for name, uuid in self._tracks if name == node} - {device.uuid for device in present}
-        lost = {device.uuid for device in sample.devices if device.state == "lost"} if absent else set()
-        for uuid in sorted(absent):
-            found += self._observe_absent(sample, uuid, gap_s, is_lost=uuid in lost)
+            found += self._tracks.see(sample.node, device.uuid).observe(sample, device, gap_s)
+        if len(self._tracks) > len(present):
+            lost = {device.uuid for device in sample.devices if device.state == "lost"}
+            found += self._tracks.observe_absent(
+                sample.node,
+                {device.uuid for device in present},
+                lambda uuid, track: track.note_absence(sample.time_s, gap_s, is_lost=uuid in lost),
+            )
         return found
 
     def restore(self, findings: Sequence[Finding]) -> None:
-        """Adopt open findings of this kind; samples up to their last update change nothing about them."""
-        for finding in sorted(findings, key=lambda finding: (finding.opened_s, finding.updated_s)):
-            if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
-                track = self._tracks[finding.node, finding.device_uuid] = PressureTrack()
-                track.adopt(finding)
-
-    def _observe_absent(self, sample: Sample, uuid: str, gap_s: float, *, is_lost: bool) -> Sequence[Finding]:
-        track = self._tracks[sample.node, uuid]
-        if track.finding is not None:
-            track.note_time(sample.time_s, gap_s)
-        closed = track.observe_absence(sample.time_s, is_lost=is_lost)
-        if track.finding is None:
-            del self._tracks[sample.node, uuid]
-        return closed
+        self._tracks.restore(findings, (KIND,))

@@ -1,7 +1,8 @@
 """The life of a finding: the order of a node's samples, hysteresis in their own time, opening and closing."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from enum import Enum, auto
 from typing import Generic, TypedDict, TypeVar, Unpack
 
@@ -228,6 +229,7 @@ ABSENT_TICKS = 3.5
 # Identifies a subject; its node comes first.
 Key = TypeVar("Key", bound=tuple[str, *tuple[object, ...]])
 Track = TypeVar("Track", bound=OpenFinding)
+OfDevice = TypeVar("OfDevice", bound="DeviceTrack")
 
 
 def find_absence_s(interval_s: float, ticks: float = ABSENT_TICKS) -> float:
@@ -296,6 +298,61 @@ class Tracks(Generic[Key, Track]):
         for key in late:
             if key not in listed:
                 yield key, self._tracks.pop(key)
+
+
+class DeviceTrack(OpenFinding, ABC):
+    """What is watched of one device, whose findings need values that last."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Forget everything but the open finding: the clock was set back."""
+
+
+class DeviceTracks(Generic[OfDevice]):
+    """One track for each device of every node, also while samples do not list it and its finding is open."""
+
+    def __init__(self, make: Callable[[], OfDevice]) -> None:
+        self._make = make
+        self._clocks = NodeClocks()
+        self._tracks: dict[tuple[str, str], OfDevice] = {}
+
+    def __len__(self) -> int:
+        return len(self._tracks)
+
+    def accept(self, sample: Sample) -> bool:
+        """Return whether a sample is to be judged: it is neither a duplicate nor out of order."""
+        passage = self._clocks.note(sample)
+        if passage is Passage.BACK:
+            for key, track in self._tracks.items():
+                if key[0] == sample.node:
+                    track.restart()
+        return passage is not Passage.LATE
+
+    def see(self, node: str, uuid: str) -> OfDevice:
+        """Return the track of a device that a sample lists."""
+        track = self._tracks.get((node, uuid))
+        if track is None:
+            track = self._tracks[node, uuid] = self._make()
+        return track
+
+    def observe_absent(
+        self, node: str, present: Set[str], observe: Callable[[str, OfDevice], Iterable[Finding]]
+    ) -> list[Finding]:
+        """Observe the devices of a node that are not present; those without a finding are forgotten then."""
+        found: list[Finding] = []
+        for key in sorted(key for key in self._tracks if key[0] == node and key[1] not in present):
+            track = self._tracks[key]
+            found += observe(key[1], track)
+            if track.finding is None:
+                del self._tracks[key]
+        return found
+
+    def restore(self, findings: Sequence[Finding], kinds: Container[str]) -> None:
+        """Adopt open findings of some kinds; samples up to their last update change nothing about them."""
+        for finding in sorted(findings, key=lambda finding: (finding.opened_s, finding.updated_s)):
+            if finding.kind in kinds and finding.is_open and finding.device_uuid is not None:
+                track = self._tracks[finding.node, finding.device_uuid] = self._make()
+                track.adopt(finding)
 
 
 # Whether a person would notice that a value changed.
