@@ -304,6 +304,15 @@ def test_restored_severity_is_kept_and_not_published_again() -> None:
     assert run(samples[20:], analyzer) == []
 
 
+def test_a_successor_that_is_fed_the_ring_keeps_the_peak_that_the_finding_has() -> None:
+    samples = series([SCARCE] * 15 + [BETWEEN] * 25)
+    *_, calmed = run(samples[:30])
+    assert calmed.severity == "low"
+    analyzer = PressureAnalyzer()
+    analyzer.restore([calmed])
+    assert run(samples, analyzer) == []
+
+
 def test_memory_stays_bounded_while_devices_come_and_go() -> None:
     analyzer = PressureAnalyzer()
     for tick in range(500):
