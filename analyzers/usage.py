@@ -55,7 +55,7 @@ class IdleTrack(OpenFinding):
         self._since_s = since_s if isinstance(since_s, float) else finding.opened_s
         self._least_bytes = _HELD.read_count(finding) or 0
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Forget everything but the open finding: what happened since is unknown."""
         if self.finding is None:
             self._since_s = None
@@ -72,7 +72,7 @@ class IdleTrack(OpenFinding):
         if used is None or not total or busy is None or not is_told:
             return ()
         if self._known_s is not None and time_s - self._known_s > gap_s:
-            self.start_anew()
+            self.restart()
         self._known_s = time_s
         is_busy = round(busy) > 0  # the history ring keeps whole percents
         if self.finding is None:
@@ -307,7 +307,7 @@ class UsageAnalyzer:
         if passage is not Passage.NEXT:
             for key, track in self._idle.items():
                 if key[0] == node:
-                    track.start_anew()
+                    track.restart()
         found = [finding for device in sample.devices for finding in self._observe_device(sample, device)]
         present = sum((node, device.uuid) in self._idle for device in sample.devices if device.state == "ok")
         if len(self._idle) > present:

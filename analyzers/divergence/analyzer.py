@@ -161,7 +161,7 @@ class Member:
         (self._straggling if WHAT.read(finding) == _STRAGGLER else self._growth).adopt(finding)
         self._settled_until_s = max(self._settled_until_s, finding.updated_s)
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         self._back.restart()
         self._since_s = None
 
@@ -363,11 +363,11 @@ class Group:
         self._scales = Scales()
         self._standings: tuple[Standing, ...] = ()
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         self._scales.clear()
         self._number = None
         for member in self.members.values():
-            member.start_anew()
+            member.restart()
 
     def observe(self, told: Sequence[Told], time_s: float) -> Iterator[Finding]:
         self.seen_s = time_s
@@ -380,7 +380,7 @@ class Group:
                 yield from self._conclude(self._number, time_s)
             self._begin_block(number, time_s)
         elif time_s - self._begun_s > MOST_BLOCK_S:
-            self.start_anew()
+            self.restart()
             self._begin_block(number, time_s)
         self._number = number
         for one in told:
@@ -424,7 +424,7 @@ class Group:
         for key in joined:
             self.members[key] = self._adopted.pop(key) if key in self._adopted else Member()
         self._missing_since_s = None
-        self.start_anew()
+        self.restart()
 
     def _begin_block(self, number: int, time_s: float) -> None:
         self._number = number
@@ -508,7 +508,7 @@ class DivergenceAnalyzer:
         if passage is not Passage.NEXT:
             for key, group in self._groups.items():
                 if key[0] == sample.node:
-                    group.start_anew()
+                    group.restart()
                     group.seen_s = min(group.seen_s, sample.time_s)
         found: list[Finding] = []
         if has_peers(sample):

@@ -41,7 +41,7 @@ class FragmentationAnalyzer:
             return ()
         if passage is not Passage.NEXT:
             for _, track in self._tracks.items(sample.node):
-                track.start_anew()
+                track.restart()
                 track.seen_s = min(track.seen_s, sample.time_s)
         found: list[Finding] = []
         for subject in subjects_of(sample):

@@ -327,7 +327,7 @@ class FragmentationTrack(OpenFinding):
         several = [trend for trend in found if trend.measure != "external" or len(trend) >= LEAST_MAPS]
         return next(iter(several or found), None)
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         self.window.clear()
         self._refusals.clear()
         self._crossing.restart()

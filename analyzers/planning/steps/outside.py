@@ -23,9 +23,9 @@ MOST_CONTEXT_BYTES = 1792 * MIB
 CONTEXT_SOURCE = "pytorch#86509, pytorch#107667, unsloth-zoo#1053, GPUMemNet"
 # cuBLAS on two threads, forward and autograd: 8.125 MiB each, 32 MiB on Hopper (CublasHandlePool.cpp).
 BLAS_BYTES = (17 * MIB, 64 * MIB)
-# Of cuDNN, as a multiple of input and output of the largest convolution, which it may lay out anew for the
-# product and for each gradient. Both shares cover 96 % of GPUMemNet's runs, on which they were chosen:
-# `python -m benchmarks.card_estimate`.
+# Of cuDNN, as a multiple of input and output of the largest convolution, which it may copy in another layout
+# for the product and for each gradient. Both shares cover 96 % of GPUMemNet's runs, on which they were
+# chosen: `python -m benchmarks.card_estimate`.
 CONVOLUTION_SHARE = 2.0
 # Of what else kernels ask for, and of ties that a driver decides otherwise, as a share of the reserved bytes.
 RESERVED_SHARE = 0.08
