@@ -12,7 +12,7 @@ import msgspec
 
 from ..engine.model import AllocatorReading, DeviceSample, RankSample, ServerDevice, ServerSample
 from ..engine.unmeasured import sum_all
-from .serving.places import find_engine, find_rank_plan
+from .serving_places import find_engine, find_rank_plan
 
 PartKind = Literal[
     "weights",

@@ -21,7 +21,7 @@ from .findings.lifecycle import (
     restate,
 )
 from .findings.subjects import Holdings, measure_holdings, name_device
-from .serving.places import is_served
+from .serving_places import is_served
 
 KIND = "pressure"
 

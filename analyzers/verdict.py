@@ -30,7 +30,7 @@ from .replay_capacity import KIND as CAPACITY
 from .replay_capacity import peak_bytes
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
-from .serving.places import POOL_KIND, describe_serving, is_answered_for
+from .serving_places import POOL_KIND, describe_serving, is_answered_for
 from .trend_words import word_trend
 
 # Most device-used bytes seen on a device by its UUID, and when (`History.peak`).

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from ...engine.model import DeviceSample, EngineReading, ServerDevice, ServerKind, ServerSample
 from ...engine.model.serving import RankStart
 from ...engine.units import GIB, MIB, format_bytes
-from .places import find_rank_plan
+from ..serving_places import find_rank_plan
 
 Setting = Literal["share", "sequences", "longest", "pool"]
 _FLAGS: Final[dict[ServerKind, dict[Setting, str]]] = {

@@ -34,11 +34,11 @@ from ..findings.lifecycle import (
 )
 from ..findings.subjects import name_device
 from ..sentence import count
+from ..serving_places import POOL_KIND, find_rank_plan
 from .advice import LEAST_OUTSIDE_BYTES, SPARE_BYTES, advise_outside, advise_pool
 from .arrivals import HORIZON_S, ArrivalTrack
 from .forecast import PoolForecast, PoolTrack
 from .load import name_server
-from .places import POOL_KIND, find_rank_plan
 
 PREEMPTION = POOL_KIND
 REJECTION = "requests_refused"

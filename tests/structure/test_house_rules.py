@@ -127,6 +127,7 @@ ON_THEIR_OWN = {
     "engine/probe/shim/vramscope_shim.py": "in a program of the user: cannot import anything of ours",
     "engine/files/memory_snapshot/decoder.py": "bytes to the process that started it",
     "engine/simulation/ledger.py": "in a program of the user, in words of ours",
+    "engine/workloads/jax_memory.py": "in a child: `fit_to_reader`",
     "engine/workloads/leaking_gpt.py": "numbers, into the log of the demo",
     "engine/workloads/phases/__main__.py": "puts `OverheardErrors` in the place of stderr",
     "engine/workloads/phases/meters.py": "in a child: `fit_to_reader`",

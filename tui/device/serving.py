@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...analyzers.serving.load import describe_server, sum_load
-from ...analyzers.serving.places import find_engine, find_rank_plan
+from ...analyzers.serving_places import find_engine, find_rank_plan
 from ...engine.model import EngineReading, ServerDevice, ServerSample
 from ...engine.units import format_bytes
 from ..draw.bars import Part, draw_stacked_bar

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...analyzers.serving.places import list_elsewhere
+from ...analyzers.serving_places import list_elsewhere
 from ...engine.model import Sample
 from .device_picture import arrange as arrange_devices
 from .device_picture import minimum_height

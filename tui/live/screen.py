@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ...analyzers.finding_words import name_kind
-from ...analyzers.serving.places import list_elsewhere
+from ...analyzers.serving_places import list_elsewhere
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.clock import Clock
 from ...engine.history import HOST_KEY, History

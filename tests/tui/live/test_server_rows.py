@@ -4,7 +4,7 @@ import msgspec
 
 from tests.tui.canned import FakeFeed, make_app, make_finding, make_snapshot
 from tests.tui.looks import shown_text
-from vramscope.analyzers.serving.places import list_elsewhere
+from vramscope.analyzers.serving_places import list_elsewhere
 from vramscope.engine.model import EngineReading, ServerDevice, ServerSample
 from vramscope.engine.model.finding import Evidence
 from vramscope.engine.viewer.snapshot import Snapshot

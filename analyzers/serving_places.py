@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from ...engine.model import DeviceSample, EngineReading, Sample, ServerDevice, ServerSample
-from ...engine.model.serving import RankStart
-from ...engine.unmeasured import sum_all
+from ..engine.model import DeviceSample, EngineReading, Sample, ServerDevice, ServerSample
+from ..engine.model.serving import RankStart
+from ..engine.unmeasured import sum_all
 
 # The finding about a server's pool, which the verdict says even where it is mild: it is what runs out there.
 POOL_KIND = "kv_exhaustion"
