@@ -1,4 +1,4 @@
-"""Notice that torch or JAX was imported, by whomever and whenever, without importing it."""
+"""Notice that torch, JAX or a module on top was imported, by whomever and whenever, without importing it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def watch_torch(callback: Callback) -> None:
 def watch_jax(callback: Callback) -> None:
     """Call back with `jax` once it has been imported; replaces an earlier callback."""
     _jax_watch.add(callback, is_last=True)
+
+
+def watch_keras(callback: Callback) -> None:
+    """Call back with the module of Keras' optimizers once it has been imported; replaces an earlier callback.
+
+    It stays: what Keras calls is hooked once, and looks by itself whether there is a session.
+    """
+    _keras_watch.add(callback, is_last=True)
 
 
 def forget_imports() -> None:
@@ -107,3 +115,4 @@ def _is_executed(module: Module) -> bool:
 
 _watch = ImportWatch("torch")
 _jax_watch = ImportWatch("jax")
+_keras_watch = ImportWatch("keras.src.optimizers.base_optimizer")

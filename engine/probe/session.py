@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Callable
 
-from . import phases
+from . import keras_optimizers, phases
 from .backends import NOTHING
 from .base import current
 from .base.foreign import Foreign, Module, Optimizer
@@ -18,6 +18,7 @@ from .clock import SystemClock
 from .demands import Demands
 from .history import MemoryHistory, attach_observer, end_recording, is_observer_settled
 from .identity import TrainingDevice, is_loader_worker
+from .imports import watch_keras
 from .model_state import ModelStateWatch, hook_modules
 from .out_of_memory import OutOfMemoryRecorder
 from .peak_file import FOLDER_VARIABLE, PeakFile
@@ -497,6 +498,7 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
     watch_forks()
     hook_optimizers()
     hook_modules(torch)
+    watch_keras(lambda it: keras_optimizers.watch(it, _after_step))
     current.dormant = None
     session = current.session
     if session is None:

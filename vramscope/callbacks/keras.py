@@ -1,4 +1,4 @@
-"""A callback for `fit` of Keras on its torch backend, whose optimizers the probe does not see by itself."""
+"""A callback for `fit` of Keras on its torch backend."""
 
 from typing import Any
 

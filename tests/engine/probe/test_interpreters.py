@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.probe.hub import listen
 from tests.engine.probe.processes import LOAD, MODEL, PROBE_FOLDER, WATCH, finish, run, start
-from vramscope.engine.ranks.messages import Hello, Readings
+from vramscope.engine.ranks.messages import Hello, ModelState, Readings
 
 TORCH_AND_ITS_NEEDS = (
     *("torch", "torch-*", "torchgen", "functorch", "typing_extensions.py", "sympy", "mpmath", "networkx"),
@@ -166,3 +166,57 @@ def test_many_short_children_start_nothing(tmp_path: Path, stand_in: Path) -> No
     with listen(tmp_path) as hub:
         assert run(tmp_path, textwrap.dedent(script)) == "1 False\n"
         assert hub.connections == []
+
+
+KERAS = {
+    "keras/__init__.py": "from . import config\n",
+    "keras/config.py": "def backend(): return 'torch'\n",
+    "keras/src/__init__.py": "",
+    "keras/src/optimizers/__init__.py": "",
+    "keras/src/optimizers/base_optimizer.py": """
+        import torch
+        class Variable:
+            def __init__(self): self._value = torch.optim.optimizer.Parameter()
+        class BaseOptimizer:
+            gradient_accumulation_steps = None
+            def __init__(self):
+                self._trainable_variables = [Variable()]
+                self.variables = [Variable(), Variable()]
+            def apply(self, gradients, trainable_variables=None):
+                return len(gradients)
+    """,
+}
+"""As much of Keras as the probe asks for."""
+
+FIT = """
+    import time, torch, keras
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    def fit(optimizer):
+        for batch in range(4):
+            assert optimizer.apply([1, 2]) == 2
+            time.sleep(0.02)
+    fit(BaseOptimizer())
+    accumulating = BaseOptimizer()
+    accumulating.gradient_accumulation_steps = 2
+    fit(accumulating)
+    keras.config.backend = lambda: "jax"
+    fit(BaseOptimizer())
+    session = sys.modules["vramscope_probe.base.current"].session
+    while session._sampler.outbox._readings:
+        time.sleep(0.05)
+    print(failures())
+"""
+
+
+def test_optimizers_of_keras_end_steps_and_their_variables_are_counted(stand_in: Path) -> None:
+    """Those on other backends do not, and a batch that only adds to gradients ends none."""
+    for name, text in KERAS.items():
+        path = stand_in / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    with listen(stand_in) as hub:
+        assert finish(start(stand_in, textwrap.dedent(FIT))) == "[]\n"
+        hub.wait_for_goodbye()
+        assert [row[0] for row in hub.steps()] == [1, 2, 3, 4, 5, 6]
+        states = hub.of(ModelState)
+    assert (states[0].parameters_bytes, states[0].optimizer_bytes) == (64, 128)

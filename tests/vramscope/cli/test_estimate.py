@@ -163,6 +163,25 @@ def test_adapters_small_moments_and_offloading_are_asked_for_by_a_flag_each() ->
     assert "adapters of rank 16 in fp32, frozen NF4 weights" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--lora", "16"),
+        ("--lora", "16", "--quantize", "nf4", "--optimizer", "adam8bit"),
+        ("--optimizer", "adam8bit"),
+        ("--optimizer", "sgd"),
+        ("--precision", "pure-bf16"),
+        ("--offload", "optimizer"),
+    ],
+)
+def test_every_way_of_training_that_a_flag_asks_for_is_counted(words: tuple[str, ...]) -> None:
+    """Else the estimate would not say whether the run fits."""
+    ask = ("estimate", "--model", "llama3-8b", "--seq", "2048", *words)
+    assert "Not counted" not in call(*ask).stdout
+    assert "fits into 500.0 GiB" in " ".join(call(*ask, "--capacity", "500GiB").stdout.split())
+
+
 def test_a_sequence_is_no_longer_than_the_positions_that_the_model_learns() -> None:
     for model, tokens in (("gpt2", 1024), ("gpt3-175b", 2048), ("llama3-8b", 4096)):
         (report,) = call("estimate", "--model", model, "--json").lines

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .flags import (
+    ADAPTER_RANK,
     BERT,
     MICRO_BATCHES,
+    NF4,
     NORMS,
     PLAIN_TRAINING,
+    PURE,
     RECOMPUTE_EVERY,
     SINKS,
     Effect,
@@ -53,7 +56,8 @@ _COUNTED = """
     use-megatron-fsdp use-precision-aware-optimizer use-rotary-position-embeddings use-torch-fsdp2
     v-head-dim virtual-pipeline-model-parallel-size vocab-size wgrad-deferral-limit world-size
 """
-COUNTED = frozenset(_COUNTED.split()) | {BERT, MICRO_BATCHES, NORMS, PLAIN_TRAINING, RECOMPUTE_EVERY, SINKS}
+_OURS = {ADAPTER_RANK, BERT, MICRO_BATCHES, NF4, NORMS, PLAIN_TRAINING, PURE, RECOMPUTE_EVERY, SINKS}
+COUNTED = frozenset(_COUNTED.split()) | _OURS
 
 
 class Rule(NamedTuple):
@@ -118,7 +122,7 @@ NOT_COUNTED = (
         "optimizer",
         "an optimizer that is neither Adam, SGD nor Muon",
         "unknown",
-        quiet=("adam", "sgd", "muon", "dist_muon"),
+        quiet=("adam", "adam8bit", "sgd", "muon", "dist_muon"),
     ),
     Rule("muon-scalar-optimizer", "Lion in place of Adam", "less", only=("lion",)),
     Rule("fsdp-double-buffer", "buffers of FSDP", "more"),

@@ -17,10 +17,13 @@ from vramscope.analyzers.planning.theory.configs.audit import (
 )
 from vramscope.analyzers.planning.theory.configs.document import describe_config
 from vramscope.analyzers.planning.theory.configs.flags import (
+    ADAPTER_RANK,
     BERT,
     MICRO_BATCHES,
+    NF4,
     NORMS,
     PLAIN_TRAINING,
+    PURE,
     RECOMPUTE_EVERY,
     SINKS,
     Flags,
@@ -60,7 +63,7 @@ def test_what_is_said_to_be_counted_is_read() -> None:
     forms = {
         flag: {flag, flag.removeprefix("no-"), f"add-{flag.removeprefix('disable-')}"} for flag in COUNTED
     }
-    ours = {BERT, MICRO_BATCHES, NORMS, PLAIN_TRAINING, RECOMPUTE_EVERY, SINKS}
+    ours = {ADAPTER_RANK, BERT, MICRO_BATCHES, NF4, NORMS, PLAIN_TRAINING, PURE, RECOMPUTE_EVERY, SINKS}
     assert {flag for flag, names in forms.items() if not names & read} <= ours
 
 
