@@ -665,6 +665,8 @@ class SourceSampler:
         devices = self._devices.values()
         if any(device.is_provisional for device in devices):
             return PROVISIONAL_RETRY_S
+        if isinstance(self.failure, LibraryMissingError):
+            return REDISCOVER_S  # looking for it costs more than all else on a node without it
         is_whole = self.failure is None and not any(device.is_lost for device in devices)
         return REDISCOVER_S if is_whole else RETRY_S
 

@@ -36,6 +36,9 @@ CHECK_INTERVAL_S = 1.0
 WATCHED_INTERVAL_S = 10.0
 # Between two looks at what a process uses of the host; a list that comes a little early looks all the same.
 USAGE_INTERVAL_S = 3.5
+# The same for each process where there are many, so that what they cost has a bound; at most so long.
+USAGE_PER_PROCESS_S = 0.1
+MOST_USAGE_INTERVAL_S = 9.5
 # How long a process that no device lists any more is remembered.
 FORGET_AFTER_S = 60.0
 
@@ -181,7 +184,8 @@ class ProcessTable:
     def _use(self, pid: int, seen: _Seen, now_s: float) -> _Usage | None:
         """Return what a process uses of the host; one look serves all devices that list it in one round."""
         before = self._usage.get(pid)
-        if before is not None and 0.0 <= now_s - before.at_s < USAGE_INTERVAL_S:
+        most_s = min(MOST_USAGE_INTERVAL_S, USAGE_PER_PROCESS_S * len(self._usage))
+        if before is not None and 0.0 <= now_s - before.at_s < max(USAGE_INTERVAL_S, most_s):
             return before
         usage = self._read_usage(pid, now_s)
         if usage is None or seen.started_s is None:

@@ -100,7 +100,7 @@ def _parse_engines(fields: dict[bytes, bytes]) -> dict[str, Engine]:
 SCAN_INTERVAL_S = 4.0
 COST_SHARE = 0.001
 # The same where only AMD's GPUs are: their compute processes are found without a scan.
-COST_SHARE_AMD = 0.0004
+COST_SHARE_AMD = 0.0002
 LONGEST_WAIT_S = 120.0
 
 # Bytes by region.

@@ -76,6 +76,8 @@ class DrmReader:
         self._hardware_due_s = clock_s()
         self._reading = HardwareReading()
         self._sensors: dict[str, NumberFile] | None = None
+        # Those that exist of some names, by the names.
+        self._chosen: dict[tuple[str, ...], tuple[NumberFile, ...]] = {}
         # Energy and time of the reading before, where the GPU counts energy instead of power.
         self._energy: tuple[int, float] | None = None
         if card.is_built_in:
@@ -188,11 +190,17 @@ class DrmReader:
 
     def read_sensor(self, *names: str) -> int | None:
         """Return the value of the first of some sensors that has one."""
-        if self._sensors is None:  # found once while the GPU is awake
-            self._sensors = find_sensors(self._folder)
-        sensors = self._sensors
-        values = (sensors[name].read() for name in names if name in sensors)
-        return next((value for value in values if value is not None), None)
+        chosen = self._chosen.get(names)
+        if chosen is None:
+            if self._sensors is None:  # found once while the GPU is awake
+                self._sensors = find_sensors(self._folder)
+            sensors = self._sensors
+            chosen = self._chosen[names] = tuple([sensors[name] for name in names if name in sensors])
+        for sensor in chosen:
+            value = sensor.read()
+            if value is not None:
+                return value
+        return None
 
     def _check_awake(self) -> None:
         """Raise if the GPU sleeps: many of its files would wake it."""
