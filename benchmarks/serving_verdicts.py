@@ -10,8 +10,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing import get_context
+from unittest.mock import patch
 
+from vramscope.analyzers.serving import arrivals
 from vramscope.analyzers.serving.analyzer import PREEMPTION, ServingAnalyzer
 from vramscope.engine.model import (
     DeviceSample,
@@ -21,6 +24,7 @@ from vramscope.engine.model import (
     ServerDevice,
     ServerSample,
 )
+from vramscope.engine.workloads.serving.pool import Rate
 from vramscope.engine.workloads.serving.server import SimulatedServer
 
 from .measure.tables import format_number, format_table
@@ -31,6 +35,8 @@ LEAD_S = 60.0
 LEAST_GROWTH_S = 180.0
 """Growth of less than this before the first preemption allows no word a minute ahead."""
 READ_EVERY_S = 2.0
+SLOPE_S = 10.0
+"""Time over which the slope of a known rate is taken."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +133,45 @@ def list_samples(scene: Scene, server: SimulatedServer) -> Iterator[Sample]:
         yield Sample("bench", seq, 1.6e9 + server.now_s, READ_EVERY_S, (device,), servers=(told,))
 
 
-def watch_serving_one(task: Task) -> Watched:
-    """Make one run and note when preemptions were forecast."""
+class KnownRate:
+    """Stands for the estimate of the arrival rate: the true rate and its slope now, not what comes later.
+
+    It shows how much of what is missed is for want of a better estimate; the rest is chance and the future.
+    """
+
+    def __init__(self, rate: Rate, server: SimulatedServer) -> None:
+        self._rate = rate
+        self._server = server
+
+    @property
+    def level(self) -> float:
+        return self._rate.at(self._server.now_s)
+
+    def add(self, per_s: float, seconds: float) -> None:
+        """Learn nothing: all is known."""
+
+    def ahead(self, seconds: float, deviations: float = 0.0) -> float:
+        slope = (self.level - self._rate.at(self._server.now_s - SLOPE_S)) / SLOPE_S
+        return max(0.0, self.level + slope * seconds)
+
+
+def watch_serving_one(task: Task, *, knows_rate: bool = False) -> Watched:
+    """Make one run and note when preemptions were forecast.
+
+    Args:
+        knows_rate: Whether the forecast gets the true arrival rate; that of clients is estimated still.
+    """
     scene, number = make_scene(task)
     server = SimulatedServer(scene.setup, number)
+    traffic = scene.setup.traffic
+    if not knows_rate or traffic.think_s is not None:
+        return _watch(task, scene, server)
+    known = KnownRate(traffic.rate_per_s, server)
+    with patch.object(arrivals, "_Rate", lambda *_: known):
+        return _watch(task, scene, server)
+
+
+def _watch(task: Task, scene: Scene, server: SimulatedServer) -> Watched:
     analyzer = ServingAnalyzer()
     opened: dict[str, list[float | None]] = {}
     told: list[tuple[float, float]] = []
@@ -257,6 +298,7 @@ def main() -> int:
     parser.add_argument("--split", choices=SPLITS, default="sealed")
     parser.add_argument("--family", nargs="+")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--known-rate", action="store_true", help="tell the forecast the true arrival rate")
     parser.add_argument("--every", type=int, default=1, help="only each N-th seed")
     options = parser.parse_args()
     tasks = [
@@ -266,7 +308,8 @@ def main() -> int:
         and task[2] % options.every == 0
     ]
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        runs = list(pool.map(watch_serving_one, tasks, chunksize=2))
+        watch = partial(watch_serving_one, knows_rate=options.known_rate)
+        runs = list(pool.map(watch, tasks, chunksize=2))
     print(format_serving(runs, options.split), *list_serving_errors(runs), sep="\n")
     return 0
 

@@ -6,12 +6,15 @@ import pytest
 
 from benchmarks.serving_scenes import FAMILIES, SPLITS, Split, find_seed, list_serving_tasks, make_scene
 from benchmarks.serving_verdicts import (
+    KnownRate,
     Watched,
     judge_serving,
     list_serving_errors,
     score_serving,
     watch_serving_one,
 )
+from vramscope.engine.workloads.serving.pool import Rate
+from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 RUN = Watched("ramp", "ramp/0", 2000.0, 500.0, 1900.0, ((1700.0, None),), 190.0)
 QUIET = Watched("steady", "steady/0", 7200.0, None, None, (), None)
@@ -118,3 +121,13 @@ def test_a_run_that_grows_is_watched_up_to_its_first_preemption() -> None:
     watched = watch_serving_one(task)
     assert watched.preempted_s is not None
     assert watched.preempted_s <= watched.duration_s <= watched.preempted_s + 2.0
+
+
+def test_a_known_rate_is_that_of_now_and_its_slope() -> None:
+    server = SimulatedServer(ServerSetup())
+    server.now_s = 100.0
+    known = KnownRate(Rate(((0.0, 1.0), (200.0, 3.0), (201.0, 50.0))), server)
+    known.add(9.0, 5.0)
+    assert known.level == pytest.approx(2.0)
+    assert known.ahead(50.0) == pytest.approx(2.5)
+    assert known.ahead(150.0, -1.0) == pytest.approx(3.5), "what comes later is not known"
