@@ -78,10 +78,6 @@ class GzipStream(io.RawIOBase):
             if data:
                 return data
 
-    def readall(self) -> bytes:
-        """Return the rest, read in larger pieces than the base class would."""
-        return b"".join(iter(lambda: self.read(1 << 20), b""))
-
     def _begin(self) -> None:
         self._members += 1
         if self._members > _CHECKED_MEMBERS and self._packed_bytes < self._members * _LEAST_MEMBER_BYTES:

@@ -124,13 +124,13 @@ def decode(stream: io.BufferedReader, *, are_events_many: bool = False) -> Reply
 
 def _convert_at_once(stream: io.BufferedReader) -> MemorySnapshot | None:
     """Return a snapshot whose events were read at once; None where it is to be read in the usual way."""
-    from .event_runs import OtherFormError, read_at_once
+    from .event_runs import OtherFormError, read_at_once, read_framed
 
     try:
         content = _unpack(stream)
         if content.peek(2)[:2] not in _PICKLE_MARKS:
             return None
-        root, runs = read_at_once(content.read(), _unpickle)
+        root, runs = read_at_once(*read_framed(content), _unpickle)
         return convert_tree(root, runs)
     except (*_FAILURES, InputFileError, OtherFormError, RecursionError, MemoryError):
         # It may still be sound; if not, the usual way says what is wrong.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import SEEK_END, BufferedReader
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ _AFTER_BATCH = b"ue("
 _TO_LIST, _PAIR = b"l", b"\x86"
 
 # Python cuts a pickle into frames of 64 KiB; its version and the first frame's length are before the first.
-_FRAMES_BEGIN, _FRAME_HEAD_BYTES, _LEAST_FRAME_BYTES = 2, 9, 1 << 10
+_FRAMES_BEGIN, _FRAME_HEAD_BYTES, _LEAST_FRAME_BYTES, _MOST_FRAME_BYTES = 2, 9, 1 << 10, 1 << 20
 _MOST_KEYS = 16
 # More than an event takes up to its stack: as close to the end of the file none is read.
 _END_BYTES = 1 << 13
@@ -57,13 +58,52 @@ class OtherFormError(Exception):
     """The file is to be read in the usual way."""
 
 
+def read_framed(stream: BufferedReader) -> tuple[bytes, list[int]]:
+    """Return a pickle that is cut into frames from its beginning to its end, and where their opcodes are.
+
+    Anything else is not read to its end: it may be huge.
+
+    Raises:
+        OtherFormError: It is not.
+    """
+    frames: list[int] = []
+    at = _FRAMES_BEGIN
+    if stream.seekable():
+        size = stream.seek(0, SEEK_END)
+        while at < size:
+            stream.seek(at)
+            frames.append(at)
+            at += _FRAME_HEAD_BYTES + _read_length(stream.read(_FRAME_HEAD_BYTES), frames)
+        # One that ends elsewhere has lost a part, or been given one.
+        _expect(at == size)
+        stream.seek(0)
+        return stream.read(), frames
+    parts = [stream.read(_FRAMES_BEGIN)]
+    while head := stream.read(_FRAME_HEAD_BYTES):
+        frames.append(at)
+        length = _read_length(head, frames)
+        parts += [head, stream.read(length)]
+        _expect(len(parts[-1]) == length)
+        at += _FRAME_HEAD_BYTES + length
+    return b"".join(parts), frames
+
+
+def _read_length(head: bytes, frames: list[int]) -> int:
+    length = int.from_bytes(head[1:], "little")
+    _expect(len(head) == _FRAME_HEAD_BYTES and head[0] == _FRAME and length <= _MOST_FRAME_BYTES)
+    # No writer makes many short ones.
+    _expect(len(frames) <= 2 + frames[-1] // _LEAST_FRAME_BYTES)
+    return length
+
+
 def read_at_once(
-    content: bytes, load: Callable[[bytes], object], least: int = LEAST_EVENTS
+    content: bytes, frames: list[int], load: Callable[[bytes], object], least: int = LEAST_EVENTS
 ) -> tuple[object, EventRuns]:
     """Return what a pickle holds, with an empty tuple in place of each run of events, and the runs.
 
     Args:
         content: The pickle.
+        frames: Where the opcodes of its frames are.
         load: Unpickles bytes.
         least: With fewer events it is not done.
 
@@ -81,7 +121,7 @@ def read_at_once(
     )
     _expect(all(int(each.max(initial=0)) < len(content) for each in references))
     asked = events.list_references()
-    found = load(b"".join(_leave_out(content, events, asked)))
+    found = load(b"".join(_leave_out(content, frames, events, asked)))
     if type(found) is not tuple or len(found) != 2 or type(found[1]) is not list:
         raise OtherFormError
     _expect(len(found[1]) == len(asked))
@@ -323,18 +363,18 @@ def _read_list(text: bytes) -> tuple[int, ...] | None:
     return tuple(members)
 
 
-def _leave_out(content: bytes, events: _Events, asked: Ints) -> Iterator[bytes]:
+def _leave_out(content: bytes, frames: list[int], events: _Events, asked: Ints) -> Iterator[bytes]:
     """Yield the pickle without the events, of a pair: what it held, and a list of what is asked for."""
     runs = events.find_runs()
     records, bounds = _stand_in(events)
     starts, ends = events.start[runs[:-1]].tolist(), events.end[runs[1:] - 1].tolist()
     gaps = zip([0, *ends], [*starts, len(content) - 1], strict=True)
-    frames = _find_frames(content)
+    frames = frames[::-1]
     for number, (begin, end) in enumerate(gaps):
         if number:
             yield bytes((_EMPTY_TUPLE,))
             yield records[bounds[runs[number - 1]] : bounds[runs[number]]]
-        # Frames are no longer as long as they say, and mean nothing to a reader.
+        # Their opcodes go: frames are no longer as long as they say, and mean nothing to a reader.
         at = begin
         while frames and frames[-1] < end:
             yield content[at : frames[-1]]
@@ -344,19 +384,6 @@ def _leave_out(content: bytes, events: _Events, asked: Ints) -> Iterator[bytes]:
     gets[:, 0] = _LONG_GET
     gets[:, 1:] = asked.astype("<u4").view(np.uint8).reshape(-1, 4)
     yield from (bytes((_MARK,)), gets.tobytes(), _TO_LIST, _PAIR, bytes((_STOP,)))
-
-
-def _find_frames(content: bytes) -> list[int]:
-    """Return where the opcodes of frames are, the last one first."""
-    found: list[int] = []
-    at = _FRAMES_BEGIN
-    while content[at : at + 1] == bytes((_FRAME,)):
-        _expect(len(found) <= len(content) // _LEAST_FRAME_BYTES)
-        found.append(at)
-        at += _FRAME_HEAD_BYTES + int.from_bytes(content[at + 1 : at + _FRAME_HEAD_BYTES], "little")
-    # One that ends elsewhere has lost a part, or been given one.
-    _expect(at == len(content))
-    return found[::-1]
 
 
 def _stand_in(events: _Events) -> tuple[bytes, Ints]:

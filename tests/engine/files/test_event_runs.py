@@ -1,19 +1,22 @@
 """Events that are read at once come to the same as those that are unpickled one by one."""
 
+import gzip
 import io
 import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.files.snapshots import BASE, EMBED, LINEAR, MIB, block, event, frame, segment, snapshot
+from vramscope.engine.files.base.packed_file import GzipStream
 from vramscope.engine.files.memory_snapshot import MemorySnapshot
 from vramscope.engine.files.memory_snapshot import decoder as decoder_module
 from vramscope.engine.files.memory_snapshot.decoder import decode
-from vramscope.engine.files.memory_snapshot.event_runs import OtherFormError, read_at_once
+from vramscope.engine.files.memory_snapshot.event_runs import OtherFormError, read_at_once, read_framed
 
 Row = dict[str, Any]
 SIZES = (0, 1, 255, 256, 65_535, 65_536, 2**31 - 1, 2**31, 2**40)
@@ -89,7 +92,7 @@ def count_read_at_once(data: bytes) -> int:
         left.append(content)
         return pickle.loads(content)  # noqa: S301 - made here
 
-    _, runs = read_at_once(data, load)
+    _, runs = read_at_once(*read_framed(io.BufferedReader(io.BytesIO(data))), load)
     assert len(left[0]) < len(data)
     return len(runs)
 
@@ -187,11 +190,25 @@ def test_a_file_that_lost_a_part_within_is_refused() -> None:
     assert "cut short" in (reply.refusal or "")
 
 
+def test_a_compressed_file_is_read_at_once_too(tmp_path: Path) -> None:
+    data = dump(make(Trace().grow(1500).events))
+    path = tmp_path / "snapshot.pickle.gz"
+    path.write_bytes(gzip.compress(data, 1))
+    with path.open("rb") as file:
+        assert read_framed(io.BufferedReader(GzipStream(file))) == read_framed(
+            io.BufferedReader(io.BytesIO(data))
+        )
+    with path.open("rb") as file:
+        packed = decode(file, are_events_many=True)
+    assert packed.snapshot is not None
+    assert spell_out(packed.snapshot) == spell_out(decode_both(data)[1])
+
+
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_older_protocols_are_left_to_the_unpickler(protocol: int) -> None:
     data = dump(make(Trace().grow(1100).events), protocol)
     with pytest.raises(OtherFormError):
-        read_at_once(data, pickle.loads)
+        read_framed(io.BufferedReader(io.BytesIO(data)))
     at_once, one_by_one = decode_both(data)
     assert spell_out(at_once) == spell_out(one_by_one)
 
