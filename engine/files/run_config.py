@@ -11,13 +11,15 @@ import msgspec
 from ..errors import InputFileError
 from .base.input_file import decode_text, locate_byte, read_input_file, show_path
 from .base.toml_text import parse_toml
+from .base.yaml_text import YamlError, parse_yaml
 
 LIMIT_BYTES = 16 * 1024**2
 _ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?[^\S\n]*+([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
 _PADDED = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 _YAML_LINE = re.compile(r"^\s*(?:\"([^\"]+)\"|'([^']+)'|([\w.-]+))\s*:(?:\s+(.*))?$")
 
-ConfigKind: TypeAlias = Literal["hugging_face", "megatron", "galvatron", "torchtitan"]
+ConfigKind: TypeAlias = Literal["hugging_face", "megatron", "nemo", "galvatron", "torchtitan"]
+_OF_DEEPSPEED = frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"))
 
 
 class RunConfig(msgspec.Struct, frozen=True):
@@ -37,7 +39,19 @@ def read_run_config(path: Path) -> RunConfig:
     arguments: dict[str, object] = {name: value.strip() for name, value in _ARGUMENT.findall(text)}
     if "num_layers" in arguments:
         return RunConfig("megatron", _add_vocab(arguments, text))
-    return _name_kind(path, _read_yaml(path, text))
+    config = _name_kind(path, _read_yaml(path, text))
+    # NeMo has Megatron-LM's names in a section, and names run, model and optimizer alike.
+    if config.kind == "megatron" and re.search(r"^model:\s*(?:#.*)?$", text, re.MULTILINE):
+        return RunConfig("nemo", _read_sections(path, text))
+    return config
+
+
+def _read_sections(path: Path, text: str) -> dict[str, object]:
+    try:
+        found = parse_yaml(text).value
+    except YamlError as error:
+        raise InputFileError(f"{show_path(path)}: {error}") from error
+    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _add_vocab(arguments: dict[str, object], text: str) -> dict[str, object]:
@@ -85,11 +99,56 @@ def _name_kind(path: Path, values: dict[str, object]) -> RunConfig:
         return RunConfig("galvatron", values)
     if {"num_layers", "hidden_size"} <= names:
         return RunConfig("megatron", values)
+    if names & _OF_DEEPSPEED:
+        raise InputFileError(f"{show_path(path)}: {_translate_deepspeed(values)}")
     raise InputFileError(
         f"{show_path(path)}: describes no model; expected num_layers or num_hidden_layers, and "
         "hidden_size, as in a Hugging Face config.json, Megatron-LM's arguments, or a configuration of "
         "Galvatron"
     )
+
+
+# Values of DeepSpeed's configuration and the flags of ours that say the same.
+_DEEPSPEED_COUNTS = {
+    "train_micro_batch_size_per_gpu": "--micro-batch",
+    "gradient_accumulation_steps": "--micro-batches",
+    "train_batch_size": "--global-batch",
+}
+# Values that change no memory.
+_DEEPSPEED_QUIET = frozenset(
+    (
+        *("optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
+        *("prescale_gradients", "wandb", "tensorboard", "csv_monitor", "flops_profiler", "bf16", "fp16"),
+    )
+)
+
+
+def _translate_deepspeed(values: dict[str, object]) -> str:
+    """Return what to give in place of a configuration of DeepSpeed, and which of its values have no flag."""
+    zero = _read_section(values, "zero_optimization")
+    flags = [f"--zero {zero['stage']}"] if isinstance(zero.get("stage"), int) else []
+    if _read_section(zero, "offload_optimizer").get("device") in ("cpu", "nvme"):
+        flags.append("--offload optimizer")
+    for name in ("bf16", "fp16"):
+        if _read_section(values, name).get("enabled") is True:
+            flags.append(f"--precision {name}")
+    flags += [
+        f"{flag} {values[name]}"
+        for name, flag in _DEEPSPEED_COUNTS.items()
+        if isinstance(values.get(name), int)
+    ]
+    is_read = {"zero_optimization", *_DEEPSPEED_QUIET}
+    is_read |= {name for name in _DEEPSPEED_COUNTS if isinstance(values.get(name), int)}
+    unread = [name for name in values if name not in is_read]
+    unread += [f"zero_optimization.{name}" for name in zero if name not in ("stage", "offload_optimizer")]
+    words = "a configuration of DeepSpeed describes no model; give --model with a name or a config.json"
+    words += f", and {' '.join(flags)}" if flags else ""
+    return f"{words}; without a flag: {', '.join(unread)}" if unread else words
+
+
+def _read_section(values: dict[str, object], name: str) -> dict[str, object]:
+    section = values.get(name)
+    return {str(key): value for key, value in section.items()} if isinstance(section, dict) else {}
 
 
 MODEL_LIMIT_BYTES = 4 << 20

@@ -126,6 +126,9 @@ def describe_plan(plan: Plan, width: int) -> str:
     lines += format_rows([_HEADING, *_list_rows(plan)], "rllrrrrrr", width)
     lines += [line for sentence in _list_refusals(plan) for line in wrap(sentence, width)]
     lines += ["", *_describe_recommended(plan, width)]
+    if plan.not_counted:
+        parts = ", ".join(f"{each.feature} ({each.flag})" for each in plan.not_counted)
+        lines += wrap(f"Not counted: {parts}; whether a plan fits with that is not known.", width)
     return "".join(f"{make_printable(line)}\n" for line in lines)
 
 

@@ -32,6 +32,7 @@ from vramscope.planning.model_graph import (
     GPTModelGraph,
     TracedType,
     create_gpt_model_graph,
+    list_not_counted_of,
     trace_model_graph,
 )
 
@@ -132,6 +133,8 @@ def plan_model(request: Request) -> Planned:
         device=request.device,
         rule=rule,
     )
+    if request.traced is None and not request.is_legacy:
+        plan = replace(plan, not_counted=list_not_counted_of(request.model))
     return Planned(graph, plan, request)
 
 

@@ -24,8 +24,11 @@ from vramscope.analyzers.planning.graph import (
 )
 from vramscope.analyzers.planning.graph.catalog import MODELS
 from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
+from vramscope.analyzers.planning.theory.configs import Flags
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
+from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.planning.theory.configs.flags import NotCounted
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import read_input_file, show_path
@@ -67,6 +70,17 @@ def describe_model(model: str | Path) -> Described:
         return describe_config(config)
     except UsageError as error:
         raise InputFileError(f"{show_path(path)}: {error}") from error
+
+
+def list_not_counted_of(model: str | Path) -> tuple[NotCounted, ...]:
+    """Return the flags of a model's description that `estimate` names as not counted.
+
+    Nothing is listed of what `estimate` cannot read: an encoder, or the saved graph of a model.
+    """
+    try:
+        return list_not_counted(Flags(describe_model(model).flags))
+    except (UsageError, InputFileError):
+        return ()
 
 
 def _check_is_decoder(name: str) -> str:

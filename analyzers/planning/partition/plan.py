@@ -7,6 +7,7 @@ from functools import partial
 import msgspec
 
 from ....engine.errors import NothingFitsError, UsageError
+from ..theory.configs.flags import NotCounted
 from .graph_analyzer import Device, GraphAnalyzer, Rule, recommend
 from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
 
@@ -54,6 +55,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     recommended_stages: int | None
     reason: str
     """Why this one; where nothing fits, what would fit."""
+    not_counted: tuple[NotCounted, ...] = ()
+    """Flags of the model's file that change memory and are not in the sizes, as of `estimate`."""
 
     @property
     def recommended(self) -> PartitionResult:

@@ -204,3 +204,15 @@ def test_what_figures_are_of_is_said_and_nothing_of_activations_that_are_not_kno
     words = " ".join(told.stdout.split())
     assert "training MiB: —, as the activations of these layers are unknown." in words
     assert "in flight" not in words
+
+
+def test_flags_that_are_not_counted_are_listed_as_estimate_lists_them(tmp_path: Path) -> None:
+    path = tmp_path / "arguments.json"
+    sizes = {"num_layers": 8, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1024}
+    path.write_text(json.dumps({**sizes, "seq_length": 512, "cpu_offloading": True}))
+    (plan,) = call("plan", "--model", str(path), "--stages", "2", "--json").lines
+    (estimate,) = call("estimate", "--model", str(path), "--json").lines
+    assert [each["flag"] for each in plan["not_counted"]] == ["cpu-offloading"]
+    assert plan["not_counted"] == estimate["run"]["not_counted"]
+    shown = " ".join(call("plan", "--model", str(path), "--stages", "2").stdout.split())
+    assert "Not counted: offloading to the host (cpu-offloading)" in shown

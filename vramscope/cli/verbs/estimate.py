@@ -38,7 +38,7 @@ loss, buffers and workspaces. Memory outside PyTorch's allocator (CUDA context, 
 a GPU nor PyTorch is needed, except for --factory.
 
 --model takes a name, config.json of Hugging Face, the arguments of Megatron-LM (JSON, YAML or the list in its
-log), a configuration of Galvatron, or TOML of torchtitan. Flags override the file.
+log), a configuration of NeMo or Galvatron, or TOML of torchtitan. Flags override the file.
 
 --factory names a function that returns a training step, a module, or (module, optimizer, step). vramscope
 traces two steps without storage in another process, which needs PyTorch.

@@ -62,6 +62,8 @@ def describe_config(config: RunConfig) -> Described:
         flags = flag_hugging_face(flags)
     elif config.kind == "galvatron":
         flags = flag_galvatron(flags)
+    elif config.kind == "nemo":
+        flags = flag_nemo(flags)
     return Described(read_shape(Flags(flags)), flags)
 
 
@@ -108,6 +110,44 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
         "max-position-embeddings": values.find_count("max-position-embeddings", 1024),
         **flag_plain_training(),
     }
+
+
+# Names in NeMo's section `model` for flags of Megatron-LM; all others are the same.
+_NEMO = {
+    "encoder-seq-length": "seq-length",
+    "activations-checkpoint-granularity": "recompute-granularity",
+    "activations-checkpoint-method": "recompute-method",
+    "activations-checkpoint-num-layers": "recompute-num-layers",
+}
+# Names in it that change no memory, besides those of Megatron-LM.
+_NEMO_QUIET = (
+    *("mcore-gpt", "restore-from-path", "gradient-as-bucket-view", "resume-from-checkpoint", "name"),
+    *("megatron-amp-o2", "precision"),
+)
+_NEMO_SECTIONS = ("data", "tokenizer", "optim", "nsys-profile")
+# Optimizers of NeMo that shard their state over data ranks.
+_NEMO_SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
+
+
+def flag_nemo(config: Mapping[str, object]) -> dict[str, object]:
+    """Return a configuration of NeMo as flags of Megatron-LM; a name that is read nowhere stays as it is."""
+    model = Flags(Flags(config).find_section("model"))
+    trainer = Flags(Flags(config).find_section("trainer"))
+    flags: dict[str, object] = {
+        _NEMO.get(name, name): model.find_text(name)
+        for name in model.names
+        if name not in (*_NEMO_QUIET, *_NEMO_SECTIONS, "share-embeddings-and-output-weights")
+    }
+    flags["untie-embeddings-and-output-weights"] = model.is_off("share-embeddings-and-output-weights")
+    optimizer = Flags(model.find_section("optim")).find_word("name", "")
+    flags["use-distributed-optimizer"] = optimizer in _NEMO_SHARDED
+    precision = trainer.find_word("precision", model.find_word("precision", "32")).partition("-")[0]
+    # Without O2 weights stay in fp32, and only operations are in 16 bits: that is not modelled.
+    flags |= {"bf16": precision == "bf16", "fp16": precision == "16"}
+    flags["without-megatron-amp-o2"] = precision in ("bf16", "16") and model.is_off("megatron-amp-o2")
+    if trainer.has("devices"):
+        flags["world-size"] = trainer.find_count("devices", 1) * trainer.find_count("num-nodes", 1)
+    return flags
 
 
 _DEGREES = {

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.theory import count_parameters
 from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
+from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import describe_config, flag_hugging_face
 from vramscope.analyzers.planning.theory.configs.megatron import build_run, read_shape
 from vramscope.analyzers.planning.theory.presets import PRESETS
@@ -398,3 +399,74 @@ def test_an_unknown_model_is_refused_with_the_sizes_that_nobody_reads() -> None:
         UsageError, match=r"unknown .and so are its linear_num_key_heads, ssm_state_size., known"
     ):
         flag_hugging_face(config)
+
+
+NEMO = """\
+name: megatron_gpt
+trainer:
+  devices: 8
+  num_nodes: 2
+  precision: bf16-mixed
+model:
+  micro_batch_size: 4
+  global_batch_size: 64
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  encoder_seq_length: 2048
+  num_layers: 24
+  hidden_size: 2048
+  num_attention_heads: 16
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: uniform
+  activations_checkpoint_num_layers: 1
+  megatron_amp_O2: true
+  cpu_offloading: true
+  a_name_of_tomorrow: 3
+  optim:
+    name: distributed_fused_adam
+    betas: [0.9, 0.98]
+    sched:
+      name: CosineAnnealing
+"""
+
+
+def test_nemo_says_the_same_as_the_flags_of_megatron(tmp_path: Path) -> None:
+    path = tmp_path / "nemo.yaml"
+    path.write_text(NEMO)
+    flags = Flags(describe_config(read_run_config(path)).flags)
+    assert flags.find_count("seq-length", 0) == 2048
+    assert flags.find_count("world-size", 0) == 16
+    assert flags.is_on("use-distributed-optimizer")
+    assert flags.is_on("bf16")
+    assert flags.find_word("recompute-granularity", "") == "full"
+    assert {each.flag for each in list_not_counted(flags)} == {"cpu-offloading", "a-name-of-tomorrow"}
+
+
+def test_weights_in_fp32_under_a_16_bit_trainer_of_nemo_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "nemo.yaml"
+    path.write_text(NEMO.replace("amp_O2: true", "amp_O2: false"))
+    not_counted = list_not_counted(Flags(describe_config(read_run_config(path)).flags))
+    assert "without-megatron-amp-o2" in {each.flag for each in not_counted}
+
+
+def test_a_configuration_of_deepspeed_is_refused_with_the_flags_that_say_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "ds_config.json"
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    content = {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": "auto",
+        "bf16": {"enabled": True},
+        "zero_optimization": zero,
+        "activation_checkpointing": {"cpu_checkpointing": True},
+    }
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputFileError) as refused:
+        read_run_config(path)
+    told = str(refused.value)
+    assert "--zero 3 --offload optimizer --precision bf16 --micro-batch 4" in told
+    for name in (
+        "gradient_accumulation_steps",
+        "activation_checkpointing",
+        "zero_optimization.offload_param",
+    ):
+        assert name in told
