@@ -163,8 +163,9 @@ def word_finding(name: str, cost: Cost) -> Words:
         title = f"{name} flushes its cache at the limit, and {stranded} stays reserved and unused each time"
         return Words(title, _FLUSHED, _ADVICE)
     if cost.needs_holes:
-        missing = format_bytes(cost.need_bytes - cost.limit_bytes)
-        title = f"{name} has {stranded} stranded in segments, and its largest step needs {missing} of it"
+        missing = cost.need_bytes - cost.limit_bytes
+        step = f"needs {format_bytes(missing)} of it" if missing > 0 else f"leaves {format_bytes(-missing)}"
+        title = f"{name} has {stranded} stranded in segments, and its largest step {step}"
         return Words(title, _NEEDED, _ADVICE)
     title = f"{name} has {stranded} stranded in segments even at its peaks, and only {rest} left"
     return Words(title, _COUNTED, _ADVICE)

@@ -250,7 +250,7 @@ FLUSH_TICK_S = 2.0
 # because holes fit it. Holes that stay as they are serve steps that stay as they are; holes that change fit
 # until they do not.
 
-# Share of the limit that must be needed to close the finding again.
+# Share of the limit that must be needed to close the finding again, and to open it where much is stranded.
 NEED_BACK_SHARE = 0.95
 # Share of the limit by which what is pinned must have changed within half an hour, where nothing was refused.
 SWING_SHARE = 0.03
@@ -298,8 +298,14 @@ class Cost(NamedTuple):
 
     @property
     def needs_holes(self) -> bool:
-        """Whether the largest step runs only because holes between live blocks fit it, and these change."""
-        return self.is_unsettled and self.need_bytes > self.limit_bytes
+        """Whether the largest step runs only because holes between live blocks fit it, and these change.
+
+        Where much is stranded even at the peaks, less than the limit is enough to be needed: the rest of the
+        room seldom is in one piece.
+        """
+        is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
+        most = NEED_BACK_SHARE * self.limit_bytes if is_much else self.limit_bytes
+        return self.is_unsettled and self.need_bytes > most
 
     @property
     def is_beyond(self) -> bool:

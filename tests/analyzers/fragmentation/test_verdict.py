@@ -137,13 +137,21 @@ def test_steps_that_run_only_because_changing_holes_fit_them_are_at_high_risk_be
     assert opened.title.endswith("stranded in segments, and its largest step needs 4.0 GiB of it")
 
 
+def test_less_than_the_limit_is_enough_where_much_is_stranded_even_at_the_peaks() -> None:
+    # Between steps 40 GiB are live and 9 to 12 GiB stranded, and a step takes 26 GiB: 78 of 80 GiB.
+    much = [stepping(2.0 * n, 9.0 if n % 60 < 30 else 12.0, peak_gib=66.0) for n in range(200)]
+    opened = watch(FragmentationAnalyzer(), much)[0]
+    assert opened.severity == "high"
+    assert opened.title.endswith("stranded in segments, and its largest step leaves 2.0 GiB")
+
+
 def test_holes_that_stay_as_they_are_serve_steps_that_stay_as_they_are() -> None:
     same = [stepping(2.0 * n, 14.0) for n in range(600)]
     assert "high" not in {it.severity for it in watch(FragmentationAnalyzer(), same)}
 
 
 def test_changing_holes_are_nothing_where_the_largest_step_has_room_without_them() -> None:
-    run = [stepping(2.0 * n, 2.0 if n % 60 < 30 else 9.0) for n in range(600)]
+    run = [stepping(2.0 * n, 2.0 if n % 60 < 30 else 9.0, peak_gib=65.0) for n in range(600)]
     assert watch(FragmentationAnalyzer(), run) == []
 
 
