@@ -132,7 +132,6 @@ ON_THEIR_OWN = {
     "engine/workloads/phases/__main__.py": "puts `OverheardErrors` in the place of stderr",
     "engine/workloads/phases/meters.py": "in a child: `fit_to_reader`",
     "engine/workloads/serving/__main__.py": "a start-up log of ours, in words of ours",
-    "engine/workloads/jax_memory.py": "in a child: `fit_to_reader`",
     "engine/workloads/step_trace.py": "in a child: `fit_to_reader`",
     "engine/workloads/model_tracer.py": "in a child: `fit_to_reader`",
     "tui/frame/launch.py": "sequences of ours, when the view ends",
