@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -64,13 +63,15 @@ class GzipStream(io.RawIOBase):
             EOFError: It ends within a member.
         """
         while True:
+            is_at_end = False
             if not self._packed:
                 self._packed = self._raw.read(_PACKED_BYTES)
                 self._packed_bytes += len(self._packed)
+                is_at_end = not self._packed
             if self._member is None:
                 self._packed = self._packed.lstrip(b"\0") if self._members else self._packed  # padding
                 if not self._packed:
-                    if self._raw.tell() >= os.fstat(self._raw.fileno()).st_size:
+                    if is_at_end:
                         return b""
                     continue
                 self._begin()

@@ -139,7 +139,7 @@ def _convert_at_once(stream: io.BufferedReader) -> MemorySnapshot | None:
 
 def _unpack(stream: io.BufferedReader) -> io.BufferedReader:
     if stream.peek(2)[:2] == GZIP_MARK:
-        return io.BufferedReader(GzipStream(stream))
+        return io.BufferedReader(GzipStream(stream), MIB)
     return stream
 
 

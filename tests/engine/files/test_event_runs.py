@@ -4,6 +4,8 @@ import gzip
 import io
 import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests import REPOSITORY
 from tests.engine.files.snapshots import BASE, EMBED, LINEAR, MIB, block, event, frame, segment, snapshot
 from vramscope.engine.files.base.packed_file import GzipStream
 from vramscope.engine.files.memory_snapshot import MemorySnapshot
 from vramscope.engine.files.memory_snapshot import decoder as decoder_module
 from vramscope.engine.files.memory_snapshot.decoder import decode
 from vramscope.engine.files.memory_snapshot.event_runs import OtherFormError, read_at_once, read_framed
+from vramscope.engine.files.memory_snapshot.reader import decode_reply
 
 Row = dict[str, Any]
 SIZES = (0, 1, 255, 256, 65_535, 65_536, 2**31 - 1, 2**31, 2**40)
@@ -202,6 +206,33 @@ def test_a_compressed_file_is_read_at_once_too(tmp_path: Path) -> None:
         packed = decode(file, are_events_many=True)
     assert packed.snapshot is not None
     assert spell_out(packed.snapshot) == spell_out(decode_both(data)[1])
+
+
+CONFINED = """
+from vramscope.engine.files.memory_snapshot import decoder
+decoder._is_large = lambda stream: True
+decoder._load = None
+decoder.main()
+"""
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "gzip"])
+def test_the_confined_process_reads_events_at_once(is_packed: bool, tmp_path: Path) -> None:
+    """It may open nothing more, and ask nothing about its file: what numpy loads late would fail there."""
+    data = dump(make(Trace().grow(1500).events))
+    path = tmp_path / "snapshot"
+    path.write_bytes(gzip.compress(data, 1) if is_packed else data)
+    with path.open("rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", CONFINED, str(1 << 30), "60"],
+            stdin=file,
+            capture_output=True,
+            cwd=REPOSITORY,
+            check=True,
+        )
+    snapshot = decode_reply(done.stdout).snapshot
+    assert snapshot is not None
+    assert len(snapshot.traces[0]) == 1500
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
