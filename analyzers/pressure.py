@@ -1,8 +1,8 @@
 """Device pressure: a device that stays nearly full, judged by device memory alone.
 
 A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
-severity never exceeds `medium`. A server of models fills it on purpose: there it is not even a fact worth a
-word, and `analyzers/serving/` says what is. `docs/verdicts.md` explains the thresholds.
+severity never exceeds `medium`. A server of models fills it on purpose, and so does JAX where it preallocates
+all of it: there it is not even a fact worth a word. `docs/verdicts.md` explains the thresholds.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class PressureTrack(DeviceTrack):
         time_s = sample.time_s
         self._note_time(time_s, gap_s)
         was_asked = self._full.is_asked
-        if is_served(sample, device):
+        if _is_filled_on_purpose(sample, device):
             self._full.observe(time_s, is_beyond=False, is_back=True)
             self._scarce.observe(time_s, is_beyond=False, is_back=True)
         else:
@@ -155,8 +155,8 @@ class PressureTrack(DeviceTrack):
                     KIND, sample.node, time_s, device_uuid=device.uuid, evidence=(_SINCE(since_s),)
                 )
                 return self.state(self._restate(opened, sample, device))
-            if is_served(sample, device):
-                return self.close(time_s, "a server of models fills the device on purpose")
+            if _is_filled_on_purpose(sample, device):
+                return self.close(time_s, "a server of models or JAX fills the device on purpose")
             return self.close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
         return self._update(sample, device)
 
@@ -223,6 +223,13 @@ def is_relieved(memory: MemoryReading) -> bool:
         return False
     free_bytes = _read_free(memory, memory.used_bytes)
     return _Level(memory.used_bytes, memory.total_bytes, free_bytes).is_relieved
+
+
+def _is_filled_on_purpose(sample: Sample, device: DeviceSample) -> bool:
+    if is_served(sample, device):
+        return True
+    # Less than that leaves room, so that somebody else has filled it.
+    return any((it.preallocated_percent or 0.0) >= 100 * RELIEVED_SHARE for it in device.processes or ())
 
 
 def _read_level(device: DeviceSample) -> _Level | None:

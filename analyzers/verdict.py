@@ -544,7 +544,7 @@ def _describe_fullest(
     share = f"{100 * used / total:.0f} %"
     free = "" if least else f", {_describe_free(device.memory.free_bytes, used, total)}"
     taken = max((it.preallocated_percent or 0.0 for it in device.processes or ()), default=0.0)
-    is_pressed = _is_pressed(device, findings) and not taken
+    is_pressed = _is_pressed(device, findings)
     lead = "nearly full " if is_pressed else "" if is_only else "fullest "
     is_said = trend is None or (trend.word == "full" and lead.startswith("nearly"))
     words = [] if trend is None or is_said else [f", {words}" for words in word_trend(trend, now_s)]

@@ -11,6 +11,7 @@ from vramscope.engine.model import (
     DeviceSample,
     Finding,
     MemoryReading,
+    ProcessReading,
     RankSample,
     Sample,
 )
@@ -76,6 +77,13 @@ def test_the_advice_uses_what_a_probe_tells(live: int, reserved: int, stranded: 
 
 def test_healthy_job_below_the_threshold_is_left_alone() -> None:
     assert run(series([93 / 100 * 80] * 600)) == []
+
+
+@pytest.mark.parametrize(("percent", "count"), [(95.0, 0), (75.0, 1)])
+def test_a_device_that_jax_preallocates_whole_is_full_on_purpose(percent: float, count: int) -> None:
+    process = ProcessReading(41, used_bytes=int(percent / 100 * 80 * GIB), preallocated_percent=percent)
+    full = msgspec.structs.replace(device(NEARLY_FULL), processes=(process,))
+    assert len(run([msgspec.structs.replace(each, devices=(full,)) for each in series([0.0] * 30)])) == count
 
 
 def test_spike_of_a_tick_does_not_ring_but_is_kept_as_the_peak() -> None:

@@ -350,11 +350,16 @@ def test_any_sentence_fits_any_width(clauses: list[list[str]], width: int) -> No
 
 def test_what_jax_has_preallocated_is_said_instead_of_full() -> None:
     full = device(78.1, total_bytes=TOTAL)
-    taken = msgspec.structs.replace(
-        full, processes=(ProcessReading(41, used_bytes=78 * GIB, preallocated_percent=95.0),)
-    )
-    pressed = (finding("pressure", "medium", uuid="GPU-0"),)
-    assert "nearly full GPU 0" in summarize(sample(full), pressed).text(WIDE)
-    said = summarize(sample(taken), pressed).text(WIDE)
+
+    def describe(percent: float, *findings: Finding) -> str:
+        taken = ProcessReading(41, used_bytes=78 * GIB, preallocated_percent=percent)
+        filled = msgspec.structs.replace(full, processes=(taken,))
+        return summarize(sample(filled), findings).text(WIDE)
+
+    said = describe(95.0)
     assert said.endswith("78.1/79.6 GiB (98 %), 1.5 GiB free, JAX preallocated 95 %")
     assert "nearly full" not in said
+    # Others have filled what JAX left.
+    said = describe(75.0, finding("pressure", "medium", uuid="GPU-0"))
+    assert "nearly full GPU 0" in said
+    assert said.endswith("JAX preallocated 75 %")
