@@ -14,7 +14,7 @@ from ..text import clean_texts, make_printable
 # An unknown newer field is ignored; an unknown newer version is refused in one clear line. Nothing is
 # pickled.
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # Largest live message: a sample of about ten thousand devices.
 MAX_MESSAGE_BYTES = 16 * 1024**2
 # Largest history: a week of a thousand devices.

@@ -31,7 +31,7 @@ def test_an_unknown_newer_field_is_ignored() -> None:
 
 def test_an_unknown_newer_version_is_refused_with_what_to_do() -> None:
     message = msgspec.msgpack.encode({"version": PROTOCOL_VERSION + 1, "shape": "all different"})
-    with pytest.raises(WireError, match=r"uses protocol 2.*up to 1.*same version"):
+    with pytest.raises(WireError, match=r"uses protocol 3.*up to 2.*same version"):
         decode(message)
 
 
