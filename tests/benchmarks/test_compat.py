@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.compat import examples
 from benchmarks.compat.running import NO_STEP, Example, Job, Outcome, Way
-from benchmarks.compat.table import Outcomes, describe
+from benchmarks.compat.table import Outcomes, describe, write_page
 
 EXAMPLE = Job("example", "", ("torch",), needs_cuda=True, example=Example("ddp", "example.py"))
 
@@ -33,8 +33,8 @@ def test_an_example_needs_cuda_and_its_probe_has_the_loss_of_the_simulated_card(
     outcomes: Outcomes = {
         ("example", Way.PLAIN): Outcome(1.0, failure=NO_STEP),
         ("example", Way.PROBE): Outcome(1.0, loss=0.5, steps=4, seen_steps=4),
-        ("example", Way.SIMULATE): Outcome(1.0, loss=0.5, steps=4, peak_bytes=1000),
-        ("example", Way.FAKE): Outcome(1.0, loss=1.0, steps=4, peak_bytes=1020),
+        ("example", Way.SIMULATE): Outcome(1.0, loss=0.5, steps=4, peak_bytes=1_000_000),
+        ("example", Way.FAKE): Outcome(1.0, loss=1.0, steps=4, peak_bytes=1_020_000),
     }
     cells = [describe(EXAMPLE, way, outcomes) for way in Way]
     assert cells == ["needs CUDA", "=", "runs", "+2.0 %", ""]
@@ -42,3 +42,11 @@ def test_an_example_needs_cuda_and_its_probe_has_the_loss_of_the_simulated_card(
     assert describe(EXAMPLE, Way.PROBE, lost) == "3 steps"
     failed: Outcomes = {**outcomes, ("example", Way.SIMULATE): Outcome(1.0, failure=NO_STEP)}
     assert describe(EXAMPLE, Way.SIMULATE, failed) == "fails"
+
+
+def test_a_job_that_did_not_run_keeps_its_rows_and_other_tables_of_the_page_are_left_alone() -> None:
+    rows = ("| `example`: | runs | = | = | = | |", "| `example` | 10 | 10 | — |")
+    below = "\n| `example` | before | now |\n"
+    page = f"<!-- table: make compat -->\n{rows[0]}\nPeak bytes:\n{rows[1]}\n<!-- table ends -->{below}"
+    written = write_page(page, [EXAMPLE], {}, {})
+    assert [line for line in written.splitlines() if "`example`" in line] == [*rows, below.strip()]

@@ -5,7 +5,7 @@ from model import GPT, GPTConfig, OptimizerConfig, create_optimizer
 from sharded import join_group
 from torch.nn.parallel import DistributedDataParallel
 
-VOCABULARY, LENGTH, BATCH = 56, 32, 64
+VOCABULARY, LENGTH, BATCH = 52, 32, 64
 
 
 def make_step():

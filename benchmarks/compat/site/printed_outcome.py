@@ -39,6 +39,8 @@ class Watch:
 
         self._steps = 0
         self._loss = None
+        # Most examples set no seed, and PyTorch begins with another each time.
+        torch._C.default_generator.manual_seed(0)
         optimizers.register_optimizer_step_post_hook(self._count)
         go_back = torch.Tensor.backward
 
