@@ -82,7 +82,7 @@ _TIME_HIGH = EvidenceKey("upper end of 80 %", "s")
 _USED = EvidenceKey("KV pool in use", "%")
 _GROWTH = EvidenceKey("growth a minute", "%")
 _WINDOW = EvidenceKey("window", "s")
-_PEAK = EvidenceKey("may reach within two minutes", "%")
+_PEAK = EvidenceKey("expected within two minutes", "%")
 _ARRIVING = EvidenceKey("requests a minute")
 _PREEMPTIONS = EvidenceKey("preemptions a minute")
 _REFUSALS = EvidenceKey("refused a minute")
@@ -312,9 +312,9 @@ def _describe_end(forecast: PoolForecast, used: float) -> str:
     growth = f"{used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute"
     if forecast.in_s is None:
         peak = (
-            "" if forecast.peak_share is None else f", up to {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
+            "" if forecast.peak_share is None else f", about {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
         )
-        return f"may soon fill its KV pool at the present arrival ({used:.0%} in use{peak})"
+        return f"is about to fill its KV pool at the present arrival ({used:.0%} in use{peak})"
     when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
     return f"fills its KV pool {when} at the present arrival ({growth})"
 
@@ -326,7 +326,7 @@ def _describe_method(forecast: PoolForecast | None) -> str:
         return "A line through the pool's use over the last minutes, averaged over 10 s"
     return (
         "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "
-        "computed ahead, with the scatter of arrivals and sizes"
+        "computed ahead"
     )
 
 

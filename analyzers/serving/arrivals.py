@@ -30,16 +30,13 @@ LEVEL_SLOTS = 6
 LEAST_REQUESTS = 4
 # Below this share of the pool nothing is computed.
 LEAST_LEVEL = 0.3
-# The pool counts as about to run out when the use that many standard deviations above its mean reach will be
-# this share of it within so many seconds; it counts as full with half a standard deviation.
-FULL_SHARE = 0.88
+# The pool counts as about to run out when its mean use will be this share of it within so many seconds, with
+# half a standard deviation of scatter: bursts fill the rest.
+FULL_SHARE = 0.83
 HORIZON_S = 120.0
-SCATTER = 1.5
-FULL_SCATTER = 0.5
-# Variance of the size of sequences, over the square of the mean; and the most by which sequences that make
-# each other stay longer multiply the variance of their number.
-SIZE_VARIANCE = 1.0
-MOST_HOLDING = 6.0
+SCATTER = 0.5
+# Mean square of the size of sequences, over the square of the mean.
+SIZE_SPREAD = 2.0
 # The arrival rate: what its trend (a second) and its level (a slot) may change by, as a share of the rate,
 # and how much of a trend is left after a slot.
 TREND_CHANGE = 0.004
@@ -189,29 +186,10 @@ class _Model(NamedTuple):
             arrive_per_s = max(0.0, arrive_per_s - (new - count) / seconds)
         return moved
 
-    def use(self, stages: list[float], ahead_s: float) -> tuple[float, float]:
-        """Return the share of the pool that will be used so many seconds ahead, and its standard deviation.
-
-        The number of sequences scatters as arrivals do, and more where each one makes every step longer, so
-        that all stay longer: small noise around the balance of coming and going gives that factor. Sizes
-        scatter too. What runs now is known, and scatter comes only as it is replaced.
-        """
-        running = sum(stages)
-        holding = min(MOST_HOLDING, 1.0 + self.each_s * running / self.step_s)
-        stay_s = holding * self.output_tokens * (self.step_s + self.each_s * running)
-        variance = self.share * self.share * running * (holding + SIZE_VARIANCE)
-        return self.share * running, math.sqrt(max(0.0, variance * (1.0 - math.exp(-2.0 * ahead_s / stay_s))))
-
-
-class _Ahead(NamedTuple):
-    """What a look ahead found."""
-
-    reach_share: float
-    """Most of the pool that the use reaches within the horizon, with its scatter."""
-    mean_share: float
-    """Most that it is on average."""
-    full_s: float | None
-    """When the pool is full; None if not soon."""
+    def use(self, stages: list[float]) -> float:
+        """Return the share of the pool that will be used, with the scatter that is allowed for."""
+        mean = self.share * sum(stages)
+        return mean + SCATTER * math.sqrt(max(0.0, SIZE_SPREAD * self.share * mean))
 
 
 class ArrivalTrack:
@@ -302,17 +280,16 @@ class ArrivalTrack:
         if model is None:
             return None
         stages = self._find_stages(model, slots)
-        ahead = _look_ahead(model, stages, self._rate, 0.0)
-        if ahead.reach_share < FULL_SHARE:
+        peak, in_s = _look_ahead(model, stages, self._rate, 0.0)
+        if peak < FULL_SHARE:
             return None
-        in_s = ahead.full_s
         return PoolForecast(
             in_s,
-            _look_ahead(model, stages, self._rate, DEVIATIONS).full_s,
-            _look_ahead(model, stages, self._rate, -DEVIATIONS).full_s,
-            max(0.0, (1.0 - level) / in_s if in_s else (ahead.mean_share - level) / HORIZON_S),
+            _look_ahead(model, stages, self._rate, DEVIATIONS)[1],
+            _look_ahead(model, stages, self._rate, -DEVIATIONS)[1],
+            max(0.0, (1.0 - level) / in_s if in_s else (peak - level) / HORIZON_S),
             sum(slot.seconds for slot in slots),
-            min(1.0, ahead.reach_share),
+            min(1.0, peak),
             self._rate.level,
         )
 
@@ -337,21 +314,22 @@ class ArrivalTrack:
         return [scale * count for count in stages]
 
 
-def _look_ahead(model: _Model, stages: list[float], rate: _Rate, deviations: float) -> _Ahead:
-    mean, _ = model.use(stages, 0.0)
-    if mean >= 1.0:
-        return _Ahead(mean, mean, 0.0)
-    reach = most = mean
+def _look_ahead(
+    model: _Model, stages: list[float], rate: _Rate, deviations: float
+) -> tuple[float, float | None]:
+    """Return the most that is used within the horizon, and when the pool is full; None if not soon."""
+    peak = model.use(stages)
+    if peak >= 1.0:
+        return peak, 0.0
     for number in range(1, int(AHEAD_S / AHEAD_STEP_S) + 1):
         ahead_s = number * AHEAD_STEP_S
         arrive_per_s = rate.ahead(ahead_s - AHEAD_STEP_S / 2, deviations)
         stages = model.advance(stages, arrive_per_s, sum(stages), AHEAD_STEP_S)
-        mean, deviation = model.use(stages, ahead_s)
+        use = model.use(stages)
         if ahead_s <= HORIZON_S:
-            reach = max(reach, mean + SCATTER * deviation)
-            most = max(most, mean)
-        if mean + FULL_SCATTER * deviation >= 1.0:
-            return _Ahead(max(reach, 1.0) if ahead_s <= HORIZON_S else reach, most, ahead_s)
-        if ahead_s >= HORIZON_S and reach < FULL_SHARE:
+            peak = max(peak, use)
+        if use >= 1.0:
+            return peak, ahead_s
+        if ahead_s >= HORIZON_S and peak < FULL_SHARE:
             break
-    return _Ahead(reach, most, None)
+    return peak, None

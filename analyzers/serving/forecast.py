@@ -47,14 +47,14 @@ class PoolForecast(NamedTuple):
     """The end of the pool, if it goes on like this."""
 
     in_s: float | None
-    """None where the mean stays below the end, which bursts will reach."""
+    """None where the mean stays a little below the end, which bursts will reach."""
     low_s: float | None
     high_s: float | None
     growth_per_s: float
     """Share of the pool."""
     window_s: float
     peak_share: float | None = None
-    """Share of the pool that the use may reach within two minutes; None if it was not computed."""
+    """Share of the pool that will be used within two minutes; None if it was not computed."""
     arriving_per_s: float | None = None
     """Requests; None if they are not counted."""
 

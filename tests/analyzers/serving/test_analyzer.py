@@ -113,7 +113,7 @@ def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) 
     # What is to be known is left where there is little room.
     assert "KV pool" in verdict.text(56)
     names = {it.name for it in first.evidence}
-    assert {"requests a minute", "may reach within two minutes", "window"} <= names
+    assert {"requests a minute", "expected within two minutes", "window"} <= names
 
 
 def test_readings_that_samples_repeat_with_an_age_are_one_reading_each() -> None:
