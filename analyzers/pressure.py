@@ -155,8 +155,10 @@ class PressureTrack(DeviceTrack):
                     KIND, sample.node, time_s, device_uuid=device.uuid, evidence=(_SINCE(since_s),)
                 )
                 return self.state(self._restate(opened, sample, device))
+            if is_served(sample, device):
+                return self.close(time_s, "a server of models fills the device on purpose")
             if _is_filled_on_purpose(sample, device):
-                return self.close(time_s, "a server of models or JAX fills the device on purpose")
+                return self.close(time_s, "JAX preallocates the device on purpose")
             return self.close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
         return self._update(sample, device)
 
