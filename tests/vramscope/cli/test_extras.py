@@ -58,6 +58,7 @@ def test_extras_bring_what_they_are_named_for_and_the_program_needs_no_package_o
         assert package in {name_of(it) for it in extras[extra]}
     (everything,) = extras["all"]
     assert set(re.findall(r"\w+", everything.partition("[")[2])) == {
+        "amd",
         "figures",
         "kubernetes",
         "mcp",
