@@ -276,6 +276,8 @@ class SuiteRun:
         if not (self._may_be_empty or self.watch.has_seen_any):
             if self.watch.provenance.source == "agent":
                 raise HubUnreachableError("nothing was measured: the agent sent no sample of a device")
+            if self.is_interrupted:
+                raise DriverNotLoadedError("nothing was measured: it was ended before the first reading")
             raise DriverNotLoadedError(DRIVER_SILENT)
         if self._is_unmeasured and self._schedule is None and not self._may_be_empty:
             silent = ", ".join(f"device {it.label}: {it.reason or it.state}" for it in self._unmeasured)

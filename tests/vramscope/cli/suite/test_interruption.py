@@ -16,7 +16,7 @@ def wait_for_readings(driver: PretendDriver) -> None:
     """Return once the first device has been read for a while."""
     device = driver.devices[0]
     calls = device.calls()
-    wait_until(lambda: device.calls() > calls + 20, 60.0, "readings of the device")
+    wait_until(lambda: device.calls() > calls + 40, 60.0, "readings of the device")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -37,6 +37,23 @@ def test_a_signal_ends_a_watch_with_its_report(
         process.kill()
     assert (process.returncode, complaints) == (0, "")
     assert json.loads(printed)["devices"]["0"]["device_id"] == 0
+
+
+@pytest.mark.waits
+def test_a_watch_that_is_ended_before_a_reading_blames_no_driver(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    device = pretend_driver.add_device()
+    device.hang(is_unreachable=True)
+    process = start("leak", "--interval", "0.1")
+    try:
+        wait_until(lambda: device.waiting > 0, 60.0, "a call that hangs")
+        process.send_signal(signal.SIGTERM)
+        _, complaints = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 5
+    assert "ended before the first reading" in complaints
 
 
 @pytest.mark.waits
