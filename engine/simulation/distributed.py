@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from .storages import StorageRegistry
 _WAIT = "_c10d_functional::wait_tensor"
 # Marks a result that somebody must wait for, at its first use.
 _MARK_PENDING = "_c10d_functional::_wrap_tensor_autograd"
+# Groups that are never freed, by their identity.
+_kept: set[int] = set()
 
 
 def install(registry: StorageRegistry, post: Post | None) -> None:
@@ -73,9 +76,26 @@ def _make_group(original: Any, *, post: Post | None) -> Any:
             kwargs["backend"] = backend
         if "pg_options" in kwargs:
             kwargs["pg_options"] = None
-        return original(*given, **kwargs)
+        made = original(*given, **kwargs)
+        _keep_groups()
+        return made
 
     return make
+
+
+def _keep_groups() -> None:
+    """Keep the groups of this process for as long as it lives.
+
+    The last reference of a group of gloo is dropped with the GIL, and its destructor joins its threads. Such a
+    thread needs the GIL to drop the work that it did last, which refers to the mode of the simulation: both
+    would wait for each other at the end of a job with DDP.
+    """
+    from torch.distributed.distributed_c10d import _world
+
+    for group in _world.pg_map:
+        if id(group) not in _kept:
+            _kept.add(id(group))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _make_barrier(original: Any) -> Any:

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.engine.simulation.simulated import GIB, answers, run_ranks
 
 HELD_BYTES = 2048
@@ -273,4 +275,6 @@ def test_buckets_that_ddp_makes_again_are_on_the_card_before_the_forward_pass(tm
         config = {"total_bytes": GIB, "devices": 2, "is_fake": is_fake, "has_stand_ins": is_fake}
         for printed in run_ranks(tmp_path, REBUILT, config, 2):
             peaks = json.loads(printed.splitlines()[-1])
-            assert peaks[0] <= peaks[1] == peaks[2] == peaks[3]
+            # A thread of gloo keeps a number of the host for a moment longer, or not.
+            assert peaks[1:] == pytest.approx([peaks[3]] * 3, abs=HELD_BYTES)
+            assert peaks[0] <= peaks[1] + HELD_BYTES
