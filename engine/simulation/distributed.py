@@ -86,8 +86,8 @@ def _make_group(original: Any, *, post: Post | None) -> Any:
 def _keep_groups() -> None:
     """Keep the groups of this process for as long as it lives.
 
-    The last reference of a group of gloo is dropped with the GIL, and its destructor joins its threads. Such a
-    thread needs the GIL to drop the work that it did last, which refers to the mode of the simulation: both
+    The last reference of a group of gloo is dropped with the GIL, and its destructor joins its threads. One
+    of them needs the GIL to drop the work that it did last, which refers to the mode of the simulation: both
     would wait for each other at the end of a job with DDP.
     """
     from torch.distributed.distributed_c10d import _world
