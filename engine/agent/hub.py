@@ -207,12 +207,12 @@ class Hub:
         return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
 
     def _publish_sample(self, sample: Sample) -> None:
-        told = leave_out_unchanged(sample, self._sample)
+        shortened = leave_out_unchanged(sample, self._sample)
         try:
             # What is as before was checked before.
-            if not is_sound(told):
+            if not is_sound(shortened):
                 sample = self._repair(sample)
-                told = leave_out_unchanged(sample, self._sample)
+                shortened = leave_out_unchanged(sample, self._sample)
         except WireError as error:
             self._rejections.add("from a source of this node", error, self._clock.monotonic_s())
             return
@@ -222,7 +222,7 @@ class Hub:
         self._unwritten.append(sample)
         if len(self._unwritten) >= MOST_UNWRITTEN:
             self._write_history()
-        self._sockets.publish_sample(sample, told)
+        self._sockets.publish_sample(sample, shortened)
         if self._sockets.has_followers(TOPIC_CELLS):
             self._sockets.publish(TOPIC_CELLS, sample)
         self._publish_findings([], has_assessed=self._assessments.observe(sample))

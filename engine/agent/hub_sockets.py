@@ -154,10 +154,10 @@ class HubSockets:
         if self._gate is not None:
             self._gate.cut_off_revoked()
 
-    def publish_sample(self, sample: Sample, told: Sample) -> None:
-        """Send a sample as `told`, without what is as in the one before, to all who have that one."""
+    def publish_sample(self, sample: Sample, shortened: Sample) -> None:
+        """Send a sample without what is as in the one before to all who have that one."""
         self._sample = sample
-        self.publish(TOPIC_SAMPLE, told)
+        self.publish(TOPIC_SAMPLE, shortened)
 
     def publish(self, topic: bytes, told: Told) -> None:
         """Send to all who follow a topic; over tcp only what each may read, of devices that it asked for.

@@ -28,8 +28,8 @@ class PreallocationWatch:
     def collect(self, devices: tuple[DeviceSample, ...]) -> tuple[tuple[DeviceSample, ...], tuple[str, ...]]:
         """Return the devices, their processes with what they have preallocated, and a sentence for each."""
         notes: list[str] = []
-        told = tuple(self._describe(device, notes) for device in devices)
-        return (told, tuple(notes)) if notes else (devices, ())
+        described = tuple(self._describe(device, notes) for device in devices)
+        return (described, tuple(notes)) if notes else (devices, ())
 
     def _describe(self, device: DeviceSample, notes: list[str]) -> DeviceSample:
         found = [(process, self._look(process)) for process in device.processes or ()]

@@ -18,19 +18,23 @@ from ..text import wrap
 _WHEN = {"peak": "when most was allocated", "end": "when the snapshots were made"}
 
 
-def describe_snapshot_difference(told: SnapshotDifference, width: int) -> str:
+def describe_snapshot_difference(difference: SnapshotDifference, width: int) -> str:
     lines = [
-        line for run, facts in (("A", told.a), ("B", told.b)) for line in _describe_file(run, facts, width)
+        line
+        for run, facts in (("A", difference.a), ("B", difference.b))
+        for line in _describe_file(run, facts, width)
     ]
-    lines += ["", *wrap(make_printable(told.verdict), width)]
-    for device in told.devices:
+    lines += ["", *wrap(make_printable(difference.verdict), width)]
+    for device in difference.devices:
         for moment in _list_different(device):
             lines += ["", cut_words(f"device {device.device}, {_WHEN[moment.when]}", width)]
             lines += describe_levels((moment.a, moment.b), width, ("", "A", "B", "B - A"))
             for changes in moment.changes:
                 lines += describe_changes(changes, width, "B - A, A, B", absent=("new", "gone"))
     lines.append("")
-    lines += [line for sentence in _describe_rest(told) for line in wrap(make_printable(sentence), width)]
+    lines += [
+        line for sentence in _describe_rest(difference) for line in wrap(make_printable(sentence), width)
+    ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -49,21 +53,21 @@ def _describe_file(run: str, facts: SnapshotFacts, width: int) -> list[str]:
     return wrap(f"{run}  {make_printable(facts.file)}: memory snapshot, {history}{made}", width)
 
 
-def _describe_rest(told: SnapshotDifference) -> Iterator[str]:
-    for device in told.devices:
+def _describe_rest(difference: SnapshotDifference) -> Iterator[str]:
+    for device in difference.devices:
         if device.peak is None:
             yield f"device {device.device}: only the ends are compared, as one has no history"
         if device.ooms_a or device.ooms_b:
             errors = f"{device.ooms_a:,} in A, {device.ooms_b:,} in B"
             yield f"device {device.device}: out-of-memory errors: {errors}"
-    for run, devices in (("A", told.only_in_a), ("B", told.only_in_b)):
+    for run, devices in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         if devices:
             yield f"only in {run}, and not compared: device {', '.join(map(str, devices))}"
-    for run, facts in (("A", told.a), ("B", told.b)):
+    for run, facts in (("A", difference.a), ("B", difference.b)):
         yield from (f"{run}: {note}" for note in facts.notes)
 
 
-def annotate_snapshot_difference(told: SnapshotDifference, *, is_crossed: bool) -> Iterator[Annotation]:
+def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: bool) -> Iterator[Annotation]:
     """Yield the verdict, then each line that holds more at the peak, or at the end without a history.
 
     Args:
@@ -72,19 +76,23 @@ def annotate_snapshot_difference(told: SnapshotDifference, *, is_crossed: bool) 
     level: Level = "error" if is_crossed else "warning"
     grown = [
         (device, row)
-        for device in told.devices
+        for device in difference.devices
         for row in device.moments[0].changes[0].rows
         if row.change_bytes > 0 and device.moments[0].difference_bytes > 0
     ]
-    failed = [device for device in told.devices if _only_b_failed(device)]
+    failed = [device for device in difference.devices if _only_b_failed(device)]
     is_shown = is_crossed or grown or failed
-    yield Annotation(level if is_shown else "notice", f"{told.b.file} against {told.a.file}", told.verdict)
+    yield Annotation(
+        level if is_shown else "notice",
+        f"{difference.b.file} against {difference.a.file}",
+        difference.verdict,
+    )
     for device, row in grown[: MOST_SHOWN - 1]:
         yield Annotation(
             level,
             f"device {device.device}: grew by {format_bytes(row.change_bytes)}",
-            f"{row.name}: {format_bytes(row.first_bytes)} in {told.a.file}, "
-            f"{format_bytes(row.second_bytes)} in {told.b.file}, {_WHEN[device.moments[0].when]}",
+            f"{row.name}: {format_bytes(row.first_bytes)} in {difference.a.file}, "
+            f"{format_bytes(row.second_bytes)} in {difference.b.file}, {_WHEN[device.moments[0].when]}",
             file=None if row.frame is None else row.frame.filename,
             line=None if row.frame is None else row.frame.line,
         )
