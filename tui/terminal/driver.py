@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
+from textual._ansi_sequences import SYNC_END, SYNC_START
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
@@ -30,7 +31,10 @@ DRAIN_PATIENCE_S = 0.3
 
 
 class TerminalOutput:
-    """A file for the driver to write to: a thread of its own passes the bytes on."""
+    """A file for the driver to write to, which never waits.
+
+    What the terminal takes at once is written at once; a thread writes what it does not take yet.
+    """
 
     def __init__(
         self, descriptor: int, encoding: str, on_drained: Callable[[], object], on_gone: Callable[[], object]
@@ -46,7 +50,10 @@ class TerminalOutput:
         self._descriptor = descriptor
         self._on_drained = on_drained
         self._on_gone = on_gone
+        self._unwaiting = _open_unwaiting(descriptor)
         self._pending = bytearray()
+        # The thread has something to write; until it has, nobody else may.
+        self._is_pumping = False
         self._has_lost = self._is_gone = self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._pump, name="terminal-output", daemon=True)
@@ -69,9 +76,15 @@ class TerminalOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Wake the thread to write what is queued."""
+        """Write what is queued, as far as the terminal takes it; wake the thread for the rest."""
         with self._changed:
-            self._changed.notify_all()
+            if self._pending and not self._is_pumping and self._unwaiting is not None:
+                # A terminal that is gone is left to the thread, which reports it.
+                with contextlib.suppress(OSError):
+                    del self._pending[: os.write(self._unwaiting, self._pending)]
+            if self._pending and not self._is_pumping:
+                self._is_pumping = True
+                self._changed.notify_all()
 
     def fileno(self) -> int:
         return self._descriptor
@@ -85,6 +98,10 @@ class TerminalOutput:
             self._is_closing = True
             self._changed.notify_all()
         self._thread.join(DRAIN_PATIENCE_S)
+        with self._changed:
+            if self._unwaiting is not None:
+                os.close(self._unwaiting)
+                self._unwaiting = None
 
     def _pump(self) -> None:
         try:
@@ -94,13 +111,15 @@ class TerminalOutput:
         except OSError:
             with self._changed:
                 self._is_gone = True
+                self._is_pumping = False
                 self._pending.clear()
             self._on_gone()
 
     def _next(self) -> bytes:
-        """Wait for output and return it; empty at the end."""
+        """Wait for output that was left to this thread and return it; empty at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._pending or self._is_closing)
+            self._is_pumping = bool(self._pending) and (self._is_pumping or self._is_closing)
+            self._changed.wait_for(lambda: self._is_pumping or self._is_closing)
             return bytes(self._pending)
 
     def _write_all(self, data: bytes) -> None:
@@ -119,6 +138,19 @@ class TerminalOutput:
                 self._has_lost = False
         if has_recovered:
             self._on_drained()
+
+
+def _open_unwaiting(descriptor: int) -> int | None:
+    """Open a terminal again to write without waiting; None where that is not allowed.
+
+    The mode belongs to what was opened, which the shell and other programs share.
+    """
+    try:
+        return os.open(
+            f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        )
+    except OSError:
+        return None
 
 
 @runtime_checkable
@@ -142,6 +174,8 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._is_watching = False
         self._output: TerminalOutput | None = None
+        # Between the two marks of a frame, which is written whole.
+        self._is_framing = False
         # Whether the alternate screen shows a first frame: some terminals clear it when it is entered again.
         self._has_screen = False
         self.exit_event: WakingEvent = WakingEvent()
@@ -174,8 +208,17 @@ class TerminalDriver(LinuxDriver):
             threading.Thread(target=self._watch_hangup, name="terminal-hangup", daemon=True).start()
 
     def write(self, data: str) -> None:
-        if not (self._has_screen and data == ENTER_SCREEN):
-            super().write(data)
+        """Write without a detour over Textual's thread, whose hand-over costs more than the writing."""
+        output = self._output
+        if output is None or (self._has_screen and data == ENTER_SCREEN):
+            return
+        if data == SYNC_START:
+            self._is_framing = True
+        elif data == SYNC_END:
+            self._is_framing = False
+        output.write(data)
+        if not self._is_framing:
+            output.flush()
 
     def run_input_thread(self) -> None:
         """Read input until the application leaves the terminal."""

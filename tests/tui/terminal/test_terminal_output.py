@@ -4,6 +4,8 @@ import os
 import select
 import threading
 
+import pytest
+
 from vramscope.tui.terminal.driver import BLOCKED_BYTES, MAX_PENDING_BYTES, TerminalOutput
 
 from ...waiting import wait_until
@@ -31,6 +33,37 @@ def test_what_is_written_arrives() -> None:
     pipe = Pipe()
     pipe.send("used 61.2 ▲")
     assert os.read(pipe.reader, 100).decode() == "used 61.2 ▲"
+
+
+def test_what_the_terminal_takes_is_written_at_once() -> None:
+    pipe = Pipe()
+    pipe.send("used 61.2")
+    assert pipe.read_some() == b"used 61.2"
+
+
+def test_a_terminal_that_may_not_be_opened_again_gets_its_output_from_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        pipe = Pipe()
+    pipe.send("used 61.2")
+    assert os.read(pipe.reader, 100) == b"used 61.2"
+
+
+def test_output_to_a_slow_terminal_keeps_its_order() -> None:
+    pipe = Pipe()
+    frames = [f"{number:07d}" * 1_000 for number in range(100)]
+    received = b""
+    for frame in frames:
+        pipe.send(frame)
+        received += pipe.read_some()
+    while len(received) < len("".join(frames)):
+        received += os.read(pipe.reader, 1 << 16)
+    assert received == "".join(frames).encode()
 
 
 def test_what_the_terminal_lacks_is_replaced_and_never_raises() -> None:
