@@ -26,9 +26,9 @@ from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.distributed import REPORT, read_report
 from vramscope.engine.cluster.gate import Listening, make_listening
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair
-from vramscope.engine.cluster.links import Trust
 from vramscope.engine.cluster.relay import Relay
 from vramscope.engine.cluster.remote_node import RelayLink, RemoteNode
+from vramscope.engine.cluster.trust import Trust
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
