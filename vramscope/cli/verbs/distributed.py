@@ -255,7 +255,7 @@ class ClusterRun:
     def _explain_nothing(self) -> int:
         """Return 0, or print that no node reported a device and return the code of what is missing here."""
         from vramscope.engine.errors import DriverNotLoadedError
-        from vramscope.engine.viewer.node_source import DRIVER_SILENT
+        from vramscope.engine.viewer.this_node import DRIVER_SILENT
 
         nodes = self._exchange.roll.nodes.values()
         if (
