@@ -1,6 +1,6 @@
 """The least that reading memory ten times a second costs: `python -m benchmarks.bare_loop`.
 
-A loop of ctypes calls and nothing else; what an agent costs is held against it in the same run.
+A loop of ctypes calls and nothing else; the cost of an agent is compared with it in the same run.
 """
 
 import ctypes

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from tests.engine.cluster.remote import free_port
 from vramscope.engine.cluster.addresses import DEFAULT_PORT, LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import AllowList, make_key_pair, save_key_pair
-from vramscope.engine.cluster.links import Trust
 from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.trust import Trust
 
 from .cluster.fleet_run import FleetPlan, address_of, make_environment, playing
 from .cluster.scripted import DEVICES_A_NODE

@@ -23,8 +23,9 @@ import zmq
 from tests.engine.cluster.remote import free_port
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair, save_key_pair
-from vramscope.engine.cluster.links import NodeKeys, RemoteLink, Trust
+from vramscope.engine.cluster.links import NodeKeys, RemoteLink
 from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.trust import Trust
 
 from .machine import Machine
 from .programs import ENVIRONMENT, ROOT

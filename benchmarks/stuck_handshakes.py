@@ -18,7 +18,7 @@ from statistics import median
 
 from vramscope.engine.cluster.addresses import TcpAddress
 from vramscope.engine.cluster.keys import AllowList, make_key_pair
-from vramscope.engine.cluster.links import Trust
+from vramscope.engine.cluster.trust import Trust
 
 from .remote import Viewers, listening_agent, measure_joining, read_cpu_s
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from vramscope.engine.model.phase_memory import PhaseTraining
     from vramscope.engine.viewer.client import connect
     from vramscope.estimates import estimate_step
+    from vramscope.memory.distributed_exchange import DistributedRole
     from vramscope.memory.distributed_monitor import DistributedMemoryMonitor
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
     from vramscope.memory.leak_detector import MemoryLeakDetector
     from vramscope.memory.module_profiler import SimpleMemoryProfiler, initialize_llm_profile
-    from vramscope.memory.node_exchange import DistributedRole
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
     from vramscope.phases.running import run_phases
@@ -79,7 +79,7 @@ __all__ = [
 
 _IN_MODULES = {
     "DistributedMemoryMonitor": "vramscope.memory.distributed_monitor",
-    "DistributedRole": "vramscope.memory.node_exchange",
+    "DistributedRole": "vramscope.memory.distributed_exchange",
     "EdgeInfo": "vramscope.analyzers.planning.graph",
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
     "MemoryHeatmapVisualizer": "vramscope.sweeps",

@@ -15,7 +15,8 @@ from vramscope.engine.files.sweep import FolderPair, SkippedFile, Sweep, find_sw
 from vramscope.engine.files.sweep.index import explain_no_iteration, has_iteration
 from vramscope.engine.text import make_printable
 from vramscope.engine.units import GIB
-from vramscope.exporters.figures.page import DPI, SWEEP_STYLES, SweepLook, SweepStyle
+from vramscope.exporters.figures.page import DPI, PAGE_STYLES, PageStyle
+from vramscope.exporters.sweep.look import SweepLook
 from vramscope.exporters.sweep.report import HeatMapReport, report_sweep
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class MemoryHeatmapVisualizer:
         figsize: tuple[float, float] | None = None,
         max_memory: float = MAX_MEMORY_GIB,
         dpi: int = DPI,
-        style: SweepStyle = "usenix",
+        style: PageStyle = "usenix",
     ) -> "Figure":
         """Return the heat map as a matplotlib figure, which a notebook displays.
 
@@ -207,8 +208,8 @@ class MemoryHeatmapVisualizer:
             InputFileError: A folder cannot be read, or has no sweep.
             OutputFileError: A file cannot be written.
         """
-        if style not in SWEEP_STYLES:
-            raise UsageError(f"style {style!r}: expected one of {', '.join(SWEEP_STYLES)}")
+        if style not in PAGE_STYLES:
+            raise UsageError(f"style {style!r}: expected one of {', '.join(PAGE_STYLES)}")
         if max_memory <= 0 or dpi <= 0 or (figsize is not None and min(figsize) <= 0):
             raise UsageError(
                 f"max_memory {max_memory}, dpi {dpi}, figsize {figsize}: expected numbers above zero"

@@ -12,8 +12,8 @@ from typing import TextIO
 
 from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.engine.cluster.addresses import parse_address
-from vramscope.engine.cluster.links import read_trust
 from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.trust import read_trust
 from vramscope.engine.viewer.snapshot import Snapshot
 
 TURN_S = 0.25

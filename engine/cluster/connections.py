@@ -13,7 +13,8 @@ from ..errors import UsageError
 from ..viewer.conversation import Event, HubConversation
 from ..wire.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS, KnownNode, KnownNodes, Request, encode
 from .addresses import FoundAddress, TcpAddress, resolve
-from .links import Failure, LinkTimes, NodeKeys, RemoteLink, Trust, check_reachable
+from .links import Failure, LinkTimes, NodeKeys, RemoteLink
+from .trust import Trust, check_reachable
 
 
 class NodeConnection(Protocol):

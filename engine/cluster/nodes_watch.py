@@ -17,9 +17,10 @@ from ..viewer.snapshot import Snapshot
 from ..wire.messages import Detail
 from .addresses import NameLookup, NodeAddress, SshHost
 from .connections import NodeConnection, RelayedConnection, RemoteConnection, Sockets
-from .links import LinkTimes, Trust
+from .links import LinkTimes
 from .remote_node import ALL, Choice, RelayLink, RemoteNode, explain_no_node
 from .ssh import SshConnection
+from .trust import Trust
 
 JUDGE_S = 0.25
 """How often connections are looked at."""

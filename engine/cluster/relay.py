@@ -40,9 +40,9 @@ from ..wire.messages import (
 from ..wire.selection import Cut, RemotePeer, Told, cut_welcome
 from .addresses import NodeAddress
 from .gate import MAX_PEERS, Gate, Listening
-from .links import Trust
 from .nodes_watch import NodesWatch
 from .remote_node import MAX_NAME_CHARACTERS, RemoteNode
+from .trust import Trust
 
 TURN_S = 0.5
 GATHER_S = 0.02

@@ -12,7 +12,8 @@ from ..model import REAL_KINDS, AllocatorReading, DeviceSample, HostSample, Rank
 from ..sources.pci import spell_address
 from ..sources.processes import find_user_name
 from ..unmeasured import sum_all
-from .demands import Answer, Connection, Demands, Listener, Received, Wish
+from .demands import Answer, Demands, Wish
+from .listener import Connection, Listener, Received
 from .messages import (
     AdviceTaken,
     DemandRefused,

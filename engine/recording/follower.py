@@ -15,7 +15,7 @@ from ..files.base.input_file import show_path
 from ..files.base.output_file import replacing
 from ..model import Sample
 from ..sources.processes import read_start_ticks, read_status
-from ..viewer.node_source import LocalNode, NodeSource, Words
+from ..viewer.this_node import LocalNode, ThisNode, Words
 
 if TYPE_CHECKING:
     from .hub_follower import HubFollower
@@ -117,7 +117,7 @@ class NodeFollower:
         self.has_devices = False
         self.has_held_calls = False
         self.failures: list[SourceUnavailableError] = []
-        self._source = NodeSource(self._connect, self._make_local, folder)
+        self._source = ThisNode(self._connect, self._make_local, folder)
         self._source.open()
 
     @property

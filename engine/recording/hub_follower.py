@@ -14,7 +14,7 @@ from ..history import History
 from ..history.ring import Row
 from ..model import Finding, Sample
 from ..viewer.conversation import Assessed, Event, HubStream, Joined
-from ..viewer.node_source import Words
+from ..viewer.this_node import Words
 from ..wire.endpoints import is_hub_alive
 from .follower import Heard
 

@@ -1,30 +1,30 @@
 """Figures of memory over time, PNG for the eye and PDF for the page; matplotlib loads when one is drawn."""
 
-from .charts import plot_fragmentation, plot_heatmap, plot_memory_usage, plot_peaks
+from .charts import plot_devices_over_time, plot_fragmentation, plot_memory_usage, plot_peaks
 from .model import (
     Curve,
     CurveRecorder,
     DeviceFigure,
+    DevicesOverTime,
     FigureFormat,
     FragmentationFigure,
-    HeatMap,
     Marker,
     Peaks,
-    make_heat_map,
+    make_devices_over_time,
 )
 
 __all__ = [
     "Curve",
     "CurveRecorder",
     "DeviceFigure",
+    "DevicesOverTime",
     "FigureFormat",
     "FragmentationFigure",
-    "HeatMap",
     "Marker",
     "Peaks",
-    "make_heat_map",
+    "make_devices_over_time",
+    "plot_devices_over_time",
     "plot_fragmentation",
-    "plot_heatmap",
     "plot_memory_usage",
     "plot_peaks",
 ]

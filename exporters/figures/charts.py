@@ -12,9 +12,9 @@ from .model import (
     Curve,
     CurveRecorder,
     DeviceFigure,
+    DevicesOverTime,
     FigureFormat,
     FragmentationFigure,
-    HeatMap,
     Marker,
     Peaks,
     find_span,
@@ -266,8 +266,12 @@ _ROW_IN = 0.24
 _FRAME_IN = 1.4
 
 
-def plot_heatmap(
-    heat_map: HeatMap, folder: Path, formats: Sequence[FigureFormat] = FORMATS, *, file: Path | None = None
+def plot_devices_over_time(
+    heat_map: DevicesOverTime,
+    folder: Path,
+    formats: Sequence[FigureFormat] = FORMATS,
+    *,
+    file: Path | None = None,
 ) -> list[Path]:
     """Draw devices over time as `memory_heatmap.{png,pdf}` and return the files.
 
@@ -292,7 +296,7 @@ def plot_heatmap(
         return save_page(page, folder, HEAT_MAP_NAME, formats)
 
 
-def _draw_heat_map(axes: "Axes", heat_map: HeatMap) -> None:
+def _draw_heat_map(axes: "Axes", heat_map: DevicesOverTime) -> None:
     import numpy as np
 
     rows = len(heat_map.devices)
@@ -318,7 +322,7 @@ def _draw_heat_map(axes: "Axes", heat_map: HeatMap) -> None:
         _annotate(axes, heat_map, mesh, highest)
 
 
-def _label_rows(axes: "Axes", heat_map: HeatMap) -> None:
+def _label_rows(axes: "Axes", heat_map: DevicesOverTime) -> None:
     rows = len(heat_map.devices)
     step = max(1, -(-rows // _MOST_ROW_LABELS))
     shown = range(0, rows, step)
@@ -327,12 +331,12 @@ def _label_rows(axes: "Axes", heat_map: HeatMap) -> None:
     axes.set_ylabel("device")
 
 
-def _explain_colours(heat_map: HeatMap) -> str:
+def _explain_colours(heat_map: DevicesOverTime) -> str:
     has_holes = any(value is None for row in heat_map.values for value in row)
     return f"{heat_map.unit}{'; hatched: not measured' if has_holes else ''}"
 
 
-def _annotate(axes: "Axes", heat_map: HeatMap, mesh: "QuadMesh", highest: float) -> None:
+def _annotate(axes: "Axes", heat_map: DevicesOverTime, mesh: "QuadMesh", highest: float) -> None:
     """Write the value into each cell, in black or white, whichever stands out more."""
     places = 0 if heat_map.unit == "%" else 1
     for row, values in enumerate(heat_map.values):

@@ -193,8 +193,8 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
         return values
 
 
-class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices over time, one value a cell; None is unmeasured."""
+class DevicesOverTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The heat map of devices over time, one value a cell; None is unmeasured."""
 
     devices: tuple[str, ...]
     edges_s: tuple[float, ...]
@@ -282,14 +282,14 @@ def find_span(columns: Sequence[Sequence[float]]) -> tuple[float, float] | None:
 COLUMNS = 48
 
 
-def make_heat_map(
+def make_devices_over_time(
     shares: Mapping[str, Curve],
     *,
     unit: Literal["%", "GiB"],
     clock: FigureClock,
     columns: int = COLUMNS,
     subtitle: str = "",
-) -> HeatMap:
+) -> DevicesOverTime:
     """Return a heat map of at most `columns` columns; a cell without any value is unmeasured."""
     start_s, end_s = find_span([curve.times_s for curve in shares.values()]) or (0.0, 0.0)
     if end_s <= start_s:
@@ -297,7 +297,7 @@ def make_heat_map(
         end_s = end_s + 0.5
     count = max(1, min(columns, max((len(curve) for curve in shares.values()), default=1)))
     edges_s = tuple(start_s + (end_s - start_s) * number / count for number in range(count + 1))
-    return HeatMap(
+    return DevicesOverTime(
         devices=tuple(shares),
         edges_s=edges_s,
         values=tuple(_fill(curve, edges_s) for curve in shares.values()),

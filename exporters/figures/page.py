@@ -1,4 +1,4 @@
-"""A figure that carries the settings it was drawn under: the same wherever it is saved."""
+"""Figures for print: one carries the settings it was drawn under, and is the same wherever it is saved."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,6 @@ from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
-
-import msgspec
 
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
@@ -18,47 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 
-# The look of heat maps of sweeps, for a page of two columns and in the manner of the original.
-#
 # Sizes are those of USENIX proceedings: columns 3.335 in wide on text of 7 in, nothing smaller than 6 pt.
-# Blues and PuOr are of ColorBrewer (Brewer, Hatchard and Harrower, 2003); the first grows darker all the way,
-# in the second the hue shows the sign.
 
-SweepStyle = Literal["usenix", "original"]
-SWEEP_STYLES: tuple[SweepStyle, ...] = ("usenix", "original")
+PageStyle = Literal["usenix", "original"]
+"""For a page of two columns, or in the manner of the original figure of a sweep."""
+PAGE_STYLES: tuple[PageStyle, ...] = ("usenix", "original")
 COLUMN_IN = 3.335
 TEXT_IN = 7.0
 DPI = 600
 LEAST_TEXT_PT = 6.0
-MEMORY_MAP = "Blues"
-ERROR_MAP = "PuOr_r"
-FRAME_INK = "#000000"
-LINE = "#bdbdbd"
-
-
-class SweepLook(msgspec.Struct, frozen=True):
-    """What a person chose for a figure."""
-
-    style: SweepStyle = "usenix"
-    size_in: tuple[float, float] | None = None
-    """Width and height; None for what suits the grid."""
-    dpi: int = DPI
-
-
-ORIGINAL_COLOURS = (
-    "#FFFFFF",
-    "#FEE5D9",
-    "#FCBBA1",
-    "#FC9272",
-    "#FB6A4A",
-    "#EF3B2C",
-    "#CB181D",
-    "#99000D",
-)
-ORIGINAL_FAILED = "#E8E8E8"
-ORIGINAL_ABSENT = "#E5E5E5"
-ORIGINAL_RATIO = 3.0
-"""Width by height."""
 
 _PAGE: "dict[RcKeyType, object]" = {
     # STIX is metric-like to Times and comes with matplotlib: the same figure on every machine.
@@ -82,7 +48,7 @@ _PAGE: "dict[RcKeyType, object]" = {
     "hatch.linewidth": 0.5,
     "path.simplify": False,
 }
-RC: "dict[SweepStyle, dict[RcKeyType, object]]" = {
+RC: "dict[PageStyle, dict[RcKeyType, object]]" = {
     "usenix": _PAGE
     | {
         "font.size": 7.0,
@@ -121,9 +87,9 @@ if TYPE_CHECKING:
 else:
     Figure = object  # matplotlib loads when a figure is drawn
 
-SweepFormat = Literal["png", "pdf", "svg"]
+PageFormat = Literal["png", "pdf", "svg"]
 _SHOWN_DPI = 160
-_METADATA: dict[SweepFormat, dict[str, None]] = {
+_METADATA: dict[PageFormat, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "svg": {"Creator": None, "Date": None},
@@ -132,7 +98,7 @@ _METADATA: dict[SweepFormat, dict[str, None]] = {
 
 
 @contextmanager
-def hold_settings(style: SweepStyle) -> Iterator[None]:
+def hold_settings(style: PageStyle) -> Iterator[None]:
     """Put the settings of a style in place of those of this process, for a while."""
     import matplotlib as mpl
 
@@ -143,16 +109,16 @@ def hold_settings(style: SweepStyle) -> Iterator[None]:
 
 
 class FigurePage(Figure):
-    """A heat map of a sweep; made by `open_figure_page`, where it becomes a figure of matplotlib.
+    """A figure for print; made by `open_figure_page`, where it becomes a figure of matplotlib.
 
     Args:
         dpi: Dots per inch of a file of dots.
     """
 
-    def __init__(self, style: SweepStyle, size_in: tuple[float, float], dpi: int) -> None:
+    def __init__(self, style: PageStyle, size_in: tuple[float, float], dpi: int) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        self._style: SweepStyle = style
+        self._style: PageStyle = style
         self._saved_dpi = dpi
         super().__init__(figsize=size_in, layout="constrained")
         FigureCanvasAgg(self)
@@ -169,7 +135,7 @@ class FigurePage(Figure):
         with hold_settings(self._style):
             super().savefig(fname, transparent=transparent, **options)
 
-    def render(self, kind: SweepFormat) -> bytes:
+    def render(self, kind: PageFormat) -> bytes:
         """Return the file in a format; the same bytes every time."""
         return self._write(kind, self._saved_dpi)
 
@@ -177,7 +143,7 @@ class FigurePage(Figure):
         """Return what a notebook shows."""
         return self._write("png", _SHOWN_DPI)
 
-    def _write(self, kind: SweepFormat, dpi: int) -> bytes:
+    def _write(self, kind: PageFormat, dpi: int) -> bytes:
         """Return a file; `savefig` would draw it twice, for it cannot know that the layout is settled."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -193,13 +159,13 @@ class FigurePage(Figure):
         return buffer.getvalue()
 
 
-def open_figure_page(style: SweepStyle, size_in: tuple[float, float], dpi: int) -> FigurePage:
+def open_figure_page(style: PageStyle, size_in: tuple[float, float], dpi: int) -> FigurePage:
     from matplotlib.figure import Figure
 
-    class SweepFigure(FigurePage, Figure):
-        """A heat map of a sweep, as a figure of matplotlib."""
+    class PageFigure(FigurePage, Figure):
+        """A figure for print, as a figure of matplotlib."""
 
-    return SweepFigure(style, size_in, dpi)
+    return PageFigure(style, size_in, dpi)
 
 
 def _write_png(page: Figure, file: BytesIO) -> None:
@@ -225,7 +191,7 @@ _WRITERS = {"png": _write_png, "pdf": _write_pdf, "svg": _write_svg}
 
 # Figures of matplotlib into the one file a person named, in the format that its name says.
 
-_FORMATS: dict[str, SweepFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}
+_FORMATS: dict[str, PageFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}
 
 
 def save_figure(page: FigurePage, path: Path) -> None:

@@ -23,7 +23,8 @@ from ...engine.model import (
     TrendWord,
 )
 from ...engine.model.finding import Timed
-from ..recording.rows import FAMILIES, DeviceRow, RowReader
+from ..recording.openmetrics import FAMILIES
+from ..recording.rows import DeviceRow, DeviceRowReader
 from .families import (
     DEVICE_LABELS,
     NODE_LABELS,
@@ -353,7 +354,7 @@ def read_rows(picture: Picture) -> dict[str, DeviceRow]:
     if sample is None or not picture.is_fresh:
         return {}
     answering = {device.uuid for device in sample.devices if device.state == "ok"}
-    return {row.uuid: row for row in RowReader(has_nodes=False).rows([sample]) if row.uuid in answering}
+    return {row.uuid: row for row in DeviceRowReader(has_nodes=False).rows([sample]) if row.uuid in answering}
 
 
 # Metrics of each training process that reports through the probe.

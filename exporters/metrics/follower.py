@@ -11,7 +11,7 @@ from ...engine.viewer.snapshot import Snapshot
 from .families import Picture
 
 
-class HubFollower:
+class SnapshotFollower:
     """Follows the agent of a runtime folder on a thread; comes back to it when it is started again.
 
     Args:

@@ -13,8 +13,8 @@ from ..figures import (
     CurveRecorder,
     DeviceFigure,
     Peaks,
-    make_heat_map,
-    plot_heatmap,
+    make_devices_over_time,
+    plot_devices_over_time,
     plot_memory_usage,
     plot_peaks,
 )
@@ -169,8 +169,8 @@ class FigureRecorder:
         if not curves:
             return []
         unit: Literal["%", "GiB"] = "%" if is_known else "GiB"
-        heat_map = make_heat_map(curves, unit=unit, clock=self._clock, subtitle=subtitle)
-        return plot_heatmap(heat_map, folder, file=file)
+        heat_map = make_devices_over_time(curves, unit=unit, clock=self._clock, subtitle=subtitle)
+        return plot_devices_over_time(heat_map, folder, file=file)
 
     def _name_devices(self) -> dict[_Key, str]:
         """Return a name for each device: its label, with as much before it as makes it unique."""

@@ -17,7 +17,7 @@ from .frame import ReportEvidence, ReportFinding
 from .log import add_known
 
 if TYPE_CHECKING:
-    from ...engine.cluster.gathering import NodeRoll  # which loads ZeroMQ
+    from ...engine.cluster.distributed import NodeRoll  # which loads ZeroMQ
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
 METHOD = (

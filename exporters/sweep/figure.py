@@ -9,19 +9,7 @@ from ...analyzers.planning.sweep.index import IndexedSweep
 from ...analyzers.planning.sweep.model import find_best
 from ...engine.errors import UsageError
 from ...engine.units import GIB
-from ..figures.page import (
-    ERROR_MAP,
-    LEAST_TEXT_PT,
-    MEMORY_MAP,
-    ORIGINAL_ABSENT,
-    ORIGINAL_COLOURS,
-    ORIGINAL_FAILED,
-    TEXT_IN,
-    FigurePage,
-    SweepLook,
-    hold_settings,
-    open_figure_page,
-)
+from ..figures.page import LEAST_TEXT_PT, TEXT_IN, FigurePage, hold_settings, open_figure_page
 from ..figures.style import INK, PAPER, choose_ink
 from ..text import UNKNOWN
 from .figure_cells import (
@@ -42,6 +30,7 @@ from .figure_cells import (
     mark_kind,
     mark_mispredictions,
 )
+from .look import ERROR_MAP, MEMORY_MAP, ORIGINAL_ABSENT, ORIGINAL_COLOURS, ORIGINAL_FAILED, SweepLook
 from .text import cut_name
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...analyzers.planning.sweep import STATE_WORDS, STATES, CellState, Place, SweepCell, SweepGrid
 from ...engine.units import GIB
-from ..figures.page import COLUMN_IN, FRAME_INK, LINE, ORIGINAL_RATIO, TEXT_IN, SweepLook
+from ..figures.page import COLUMN_IN, TEXT_IN
 from ..figures.style import INK, PAPER, Colour
+from .look import FRAME_INK, LINE, ORIGINAL_RATIO, SweepLook
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

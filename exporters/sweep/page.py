@@ -10,9 +10,10 @@ from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
 from ...engine.files.base.output_file import check_writable, write_whole
 from ...engine.units import GIB
-from ..figures.page import FigurePage, SweepLook, save_figure
+from ..figures.page import FigurePage, save_figure
 from ..text import UNKNOWN, show_number
 from .figure import draw_multiples, draw_sweep
+from .look import SweepLook
 from .report import encode_csv
 from .text import describe_cell, describe_figure, name_sweep
 

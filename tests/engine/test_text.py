@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from tests.engine.agent.hubs import make_sample
 from tests.hostile import HOSTILE, PRINTED, list_forbidden, poison
 from vramscope.engine.model import Sample
-from vramscope.engine.ranks.demands import decode_packet
+from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.text import (
     clean_texts,
     escape_json,

@@ -23,12 +23,12 @@ from vramscope.analyzers.fleet.verdict import judge_fleet
 from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.distributed import REPORT, read_report
 from vramscope.engine.cluster.gate import Listening, make_listening
-from vramscope.engine.cluster.gathering import REPORT, read_report
 from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair
-from vramscope.engine.cluster.links import Trust
 from vramscope.engine.cluster.relay import Relay
 from vramscope.engine.cluster.remote_node import RelayLink, RemoteNode
+from vramscope.engine.cluster.trust import Trust
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
@@ -55,7 +55,7 @@ from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
 from vramscope.exporters.status.document import describe_snapshot
-from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
+from vramscope.memory.distributed_exchange import DistributedRole, Meeting, NodeExchange
 
 HUB = "hub"
 _FINDING = Finding("f1", "oom", "node", "GPU-a", "0", "high", "runs out", 1001.0, 1001.0)

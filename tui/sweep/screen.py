@@ -56,7 +56,7 @@ def export_one(screen: Screen[None], sweep: IndexedSweep) -> None:
     """Write the heat map of a sweep: PDF, SVG, PNG, CSV and a text version."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.look import SweepLook
         from ...exporters.sweep.page import write_heat_map
 
         return write_heat_map(sweep.grid, sweep.findings, base, SweepLook())[1]
@@ -68,7 +68,7 @@ def export_several(screen: Screen[None], sweeps: Sequence[IndexedSweep]) -> None
     """Write several sweeps as small multiples."""
 
     def write(base: Path) -> Sequence[Path]:
-        from ...exporters.figures.page import SweepLook
+        from ...exporters.sweep.look import SweepLook
         from ...exporters.sweep.page import write_multiples
 
         return write_multiples(sweeps, base, SweepLook())

@@ -135,7 +135,7 @@ def _ask_agent() -> "tuple[Snapshot, History]":
 
 
 def _start_measuring(settings: Settings) -> "Callable[[], tuple[Snapshot, History]]":
-    from vramscope.engine.viewer.node_source import LocalNode
+    from vramscope.engine.viewer.this_node import LocalNode
 
     local = LocalNode(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
     local.start()

@@ -28,7 +28,7 @@ from vramscope.engine.recording.follower import (
 from vramscope.engine.recording.series import RecordingSeries
 from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import format_age, format_bytes
-from vramscope.engine.viewer.node_source import DRIVER_SILENT, EXIT_DRIVER_SILENT
+from vramscope.engine.viewer.this_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
 from vramscope.engine.wire.endpoints import is_hub_alive
 
 from .frame.emit import complain, write_over

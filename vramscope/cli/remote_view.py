@@ -34,7 +34,7 @@ EXIT_UNREACHABLE = HubUnreachableError.exit_code
 
 def show_remote(arguments: Namespace) -> int:
     from vramscope.engine.agent.supervisor import allow_many_descriptors
-    from vramscope.engine.cluster.links import read_trust
+    from vramscope.engine.cluster.trust import read_trust
 
     allow_many_descriptors()  # every node needs several
     settings = read_settings(arguments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
-from vramscope.engine.viewer.node_source import LocalNode, NodeSource
+from vramscope.engine.viewer.this_node import LocalNode, ThisNode
 
 from .frame.emit import complain, leave_now
 from .frame.errors import EXIT_INTERRUPTED
@@ -46,7 +46,7 @@ class Observer:
         self._memory_interval_s = memory_interval_s
         self._serving = tuple(serving)
         self._local_interval_s = interval_s
-        self._source: NodeSource[Client, LocalNode] = NodeSource(self._connect, self._make_local)
+        self._source: ThisNode[Client, LocalNode] = ThisNode(self._connect, self._make_local)
         self._findings: dict[str, Finding] = {}
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None

@@ -15,7 +15,8 @@ from vramscope.engine.files.base.toml_text import parse_toml
 from vramscope.engine.settings import Settings
 from vramscope.engine.text import suggest
 from vramscope.engine.units import GIB
-from vramscope.exporters.figures.page import COLUMN_IN, DPI, SweepLook, SweepStyle
+from vramscope.exporters.figures.page import COLUMN_IN, DPI, PageStyle
+from vramscope.exporters.sweep.look import SweepLook
 from vramscope.exporters.sweep.report import report_sweep
 from vramscope.exporters.sweep.text import describe_findings, describe_hidden, describe_skipped
 from vramscope.sweeps import LoadedSweep, Progress, index_sweeps, load_sweep
@@ -69,7 +70,7 @@ def print_sweeps(
         wanted = find_wanted(job, progress.show_count)
     files: tuple[Path, ...] = ()
     if base is not None or file is not None:
-        from vramscope.exporters.figures.page import SweepLook
+        from vramscope.exporters.sweep.look import SweepLook
         from vramscope.exporters.sweep.page import write_multiples
 
         files = write_multiples(wanted.chosen.sweeps, base or Path(), SweepLook(), file=file)
@@ -206,7 +207,7 @@ _Dots = Annotated[int, msgspec.Meta(ge=10, le=2400)]
 class VariantTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One figure; what is None is as in `BatchTable`."""
 
-    style: SweepStyle | None = None
+    style: PageStyle | None = None
     figsize: tuple[_Inches, _Inches] | None = None
     dpi: _Dots | None = None
 
@@ -225,7 +226,7 @@ STANDARD_VARIANTS = {
     "highres": VariantTable(dpi=DPI),
     "compact": VariantTable(dpi=300),
 }
-_COMPACT_IN: dict[SweepStyle, tuple[float, float]] = {"usenix": (COLUMN_IN, 2.6), "original": (6.0, 2.0)}
+_COMPACT_IN: dict[PageStyle, tuple[float, float]] = {"usenix": (COLUMN_IN, 2.6), "original": (6.0, 2.0)}
 
 
 def read_batch(path: Path) -> HeatMapJob:
@@ -267,7 +268,7 @@ def _make_variant(folder: Path, table: BatchTable, name: str, variant: VariantTa
     from vramscope.exporters.sweep.page import choose_base
 
     base = choose_base(folder / table.output)
-    style: SweepStyle = variant.style or table.style or "usenix"
+    style: PageStyle = variant.style or table.style or "usenix"
     size_in = variant.figsize or table.figsize
     if variant is STANDARD_VARIANTS["compact"]:
         size_in = _COMPACT_IN[style]

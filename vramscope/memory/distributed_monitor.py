@@ -8,8 +8,8 @@ import msgspec
 from vramscope.engine.errors import UsageError
 from vramscope.exporters.reports.distributed import describe_node
 
+from .distributed_exchange import DEFAULT_PORT, DistributedRole, Meeting, NodeExchange
 from .monitor import MemoryMonitor, publish
-from .node_exchange import DEFAULT_PORT, DistributedRole, Meeting, NodeExchange
 
 
 class DistributedMemoryMonitor(MemoryMonitor):

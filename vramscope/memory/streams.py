@@ -12,7 +12,7 @@ from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.errors import DriverNotLoadedError, SourceUnavailableError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.viewer.node_source import ANSWERS_WITHIN_S, DRIVER_SILENT, LocalNode, NodeSource
+from vramscope.engine.viewer.this_node import ANSWERS_WITHIN_S, DRIVER_SILENT, LocalNode, ThisNode
 from vramscope.engine.wire.endpoints import is_hub_alive
 from vramscope.exporters.reports.frame import Provenance
 
@@ -282,10 +282,10 @@ class LiveStream:
         self,
         interval_s: float,
         *,
-        node: NodeSource[AgentStream, DriverStream] | None = None,
+        node: ThisNode[AgentStream, DriverStream] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._node = node or NodeSource(AgentStream, lambda: DriverStream(interval_s))
+        self._node = node or ThisNode(AgentStream, lambda: DriverStream(interval_s))
         self._clock = clock or SystemClock()
         self._has_seen_devices = False
         self._opened_s = 0.0

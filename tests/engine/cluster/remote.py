@@ -10,8 +10,9 @@ from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.gate import make_listening
 from vramscope.engine.cluster.keys import AllowedKey, AllowList, KeyPair, Role, save_allow_list
-from vramscope.engine.cluster.links import LinkTimes, Trust
+from vramscope.engine.cluster.links import LinkTimes
 from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.trust import Trust
 from vramscope.engine.viewer.snapshot import Snapshot
 
 from ...waiting import wait_until

@@ -12,7 +12,7 @@ from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.connections import RemoteWorkerLink
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
-from vramscope.engine.cluster.links import Trust
+from vramscope.engine.cluster.trust import Trust
 
 from ...waiting import wait_until
 from ..agent.hubs import make_sample

@@ -11,9 +11,9 @@ import pytest
 from vramscope.cli.application import run as run_here
 from vramscope.engine.cluster.addresses import parse_ssh_hosts
 from vramscope.engine.cluster.keys import AllowList
-from vramscope.engine.cluster.links import Trust
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.cluster.ssh import HELLO, FrameReader, frame
+from vramscope.engine.cluster.trust import Trust
 from vramscope.engine.errors import UsageError, WireError
 from vramscope.engine.wire.endpoints import HubLock, holder_pid, is_hub_alive
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from vramscope.engine.model import Backend, RankCoordinates
-from vramscope.engine.ranks.demands import encode_packet
+from vramscope.engine.ranks.listener import encode_packet
 from vramscope.engine.ranks.messages import (
     MAX_PACKET_BYTES,
     PROBE_SOCKET_NAME,

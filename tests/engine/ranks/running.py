@@ -83,17 +83,18 @@ def see_ranks(client: Client, count: int = 1) -> Snapshot:
     return see(client, lambda s: s.sample is not None and len(s.sample.ranks) == count, "the ranks")
 
 
-def await_steps(of: int = 1) -> None:
-    """Return once an agent runs in the folder of this test and so many ranks have told of a step."""
+def await_steps(of: int = 1, *, index: int = 1) -> None:
+    """Return once an agent runs in the folder of this test and so many ranks have ended step `index`."""
     folder = locate_runtime_folder()
     wait_until(lambda: is_hub_alive(folder), 60.0, "the agent of the job")
 
     def have_stepped(snapshot: Snapshot) -> bool:
         ranks = () if snapshot.sample is None else snapshot.sample.ranks
-        return len([rank for rank in ranks if rank.state == "ok" and rank.step]) >= of
+        ended = [rank.step.index for rank in ranks if rank.state == "ok" and rank.step is not None]
+        return len([it for it in ended if it >= index]) >= of
 
     with Client(folder) as client:
-        see(client, have_stepped, "the first steps of the job", timeout_s=150.0)
+        see(client, have_stepped, f"step {index} of the job", timeout_s=150.0)
 
 
 def list_ranks() -> list[dict[str, Any]]:

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import RuntimeFolderError, WireError
-from vramscope.engine.ranks import demands as listener
-from vramscope.engine.ranks import roster
-from vramscope.engine.ranks.demands import decode_packet, encode_packet
+from vramscope.engine.ranks import listener, roster
+from vramscope.engine.ranks.listener import decode_packet, encode_packet
 from vramscope.engine.ranks.messages import (
     MAX_PACKET_BYTES,
     PROBE_PROTOCOL,

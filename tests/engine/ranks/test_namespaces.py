@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.model import ProcessReading
-from vramscope.engine.ranks import demands as listener
+from vramscope.engine.ranks import listener
 from vramscope.engine.ranks.demands import Wish
 from vramscope.engine.ranks.messages import ProbedDevice
 from vramscope.tui.live.process_signals import SignalPolicy, refuse_by_policy

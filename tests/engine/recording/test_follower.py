@@ -14,7 +14,7 @@ from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.recording.follower import Heard, NodeFollower
 from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
 from vramscope.engine.viewer.conversation import HubStream, Joined
-from vramscope.engine.viewer.node_source import Words
+from vramscope.engine.viewer.this_node import Words
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of
 from vramscope.engine.wire.messages import Welcome, WorkerReport, encode
 

@@ -2,7 +2,7 @@
 
 from vramscope.engine.model import Assessment, DeviceSample, Finding, RankSample, Sample
 from vramscope.engine.recording.follower import JobView
-from vramscope.engine.viewer.node_source import Words
+from vramscope.engine.viewer.this_node import Words
 
 
 def make_sample(*ranks: RankSample, devices: tuple[DeviceSample, ...]) -> Sample:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.engine.sampling.sampler import DeviceReadings
+from vramscope.engine.sampling.device_readings import DeviceReadings
 from vramscope.engine.sources.source import make_reading
 
 from .sources import HandReader

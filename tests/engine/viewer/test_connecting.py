@@ -7,8 +7,8 @@ import pytest
 from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.paths import open_runtime_folder
 from vramscope.engine.viewer.client import Client, connect
-from vramscope.engine.viewer.node_source import NodeSource
 from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.viewer.this_node import ThisNode
 from vramscope.engine.wire.endpoints import HubLock
 
 
@@ -42,7 +42,7 @@ def test_an_agent_that_ends_before_its_answer_is_not_waited_for(folder: Path) ->
 
 
 def test_a_node_whose_agent_was_just_ending_is_sampled_here_without_a_word(folder: Path) -> None:
-    source = NodeSource(lambda where: connect(where, timeout_s=3600.0), Nothing, folder)
+    source = ThisNode(lambda where: connect(where, timeout_s=3600.0), Nothing, folder)
     source.open()
     assert (source.agent, source.sentences) == (None, [])
     assert isinstance(source.local, Nothing)

@@ -32,7 +32,7 @@ from vramscope.engine.model import (
     Sample,
 )
 from vramscope.engine.ranks import messages as probe_messages
-from vramscope.engine.ranks.demands import decode_packet
+from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.soundness import check_numbers, mend_numbers
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot

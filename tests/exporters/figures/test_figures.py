@@ -19,14 +19,14 @@ from vramscope.engine.units import GIB
 from vramscope.exporters.figures import (
     CurveRecorder,
     DeviceFigure,
+    DevicesOverTime,
     FragmentationFigure,
-    HeatMap,
     Marker,
     Peaks,
     charts,
-    make_heat_map,
+    make_devices_over_time,
+    plot_devices_over_time,
     plot_fragmentation,
-    plot_heatmap,
     plot_memory_usage,
     plot_peaks,
 )
@@ -67,9 +67,9 @@ def fragmentation_figure(shares: Curve | None, reason: str = "") -> Fragmentatio
     return FragmentationFigure(device="3", clock="trace", fragmentation=shares, reason=reason)
 
 
-def small_heat_map() -> HeatMap:
+def small_heat_map() -> DevicesOverTime:
     shares = {"0": curve(10.0, 20.0, 30.0), "1": curve(40.0, None, 60.0)}
-    return make_heat_map(shares, unit="%", clock="trace")
+    return make_devices_over_time(shares, unit="%", clock="trace")
 
 
 def some_peaks(**changes: object) -> Peaks:
@@ -87,7 +87,7 @@ def plot_all(folder: Path) -> list[Path]:
     return [
         *plot_memory_usage(device_figure(), folder),
         *plot_fragmentation(fragmentation_figure(curve(0.1, 0.4, 0.2)), folder),
-        *plot_heatmap(small_heat_map(), folder),
+        *plot_devices_over_time(small_heat_map(), folder),
         *plot_peaks(some_peaks(), folder),
     ]
 
@@ -294,17 +294,17 @@ def test_fragmentation_that_was_not_measured_says_so_and_why(pages: "list[Figure
 
 def test_cells_hold_the_highest_value_and_are_unmeasured_where_there_is_none() -> None:
     shares = {"0": curve(*range(9), 90, *range(10, 100)), "1": curve(5.0, *[None] * 98, 7.0)}
-    cells = make_heat_map(shares, unit="%", clock="trace", columns=4)
+    cells = make_devices_over_time(shares, unit="%", clock="trace", columns=4)
     assert cells.edges_s == (0.0, 24.75, 49.5, 74.25, 99.0)
     assert cells.values == ((90, 49, 74, 99), (5, None, None, 7))
-    assert make_heat_map({}, unit="GiB", clock="wall").values == ()
+    assert make_devices_over_time({}, unit="GiB", clock="wall").values == ()
 
 
 def test_few_cells_are_annotated_and_many_are_not(pages: "list[Figure]") -> None:
-    plot_heatmap(small_heat_map(), Path())
+    plot_devices_over_time(small_heat_map(), Path())
     many = {str(device): curve(*[50.0] * 60) for device in range(40)}
-    plot_heatmap(make_heat_map(many, unit="%", clock="trace"), Path())
-    plot_heatmap(make_heat_map({"0": curve(None)}, unit="%", clock="trace"), Path())
+    plot_devices_over_time(make_devices_over_time(many, unit="%", clock="trace"), Path())
+    plot_devices_over_time(make_devices_over_time({"0": curve(None)}, unit="%", clock="trace"), Path())
     assert texts_of(pages[0])[3:] == ["10", "20", "30", "40", "60"]
     assert axes_of(pages[0]).patch.get_hatch() == "////"
     assert pages[0].axes[1].get_ylabel() == "%; hatched: not measured"
@@ -324,7 +324,7 @@ def test_text_of_others_is_shown_and_not_set_as_a_formula(tmp_path: Path) -> Non
 WRITERS: list[Callable[[Path], list[Path]]] = [
     lambda folder: plot_memory_usage(device_figure(), folder),
     lambda folder: plot_fragmentation(fragmentation_figure(None), folder),
-    lambda folder: plot_heatmap(small_heat_map(), folder),
+    lambda folder: plot_devices_over_time(small_heat_map(), folder),
 ]
 
 
@@ -343,5 +343,5 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_in_a_line(
 def test_a_file_that_cannot_be_replaced_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "memory_heatmap.png").mkdir()
     with pytest.raises(OutputFileError, match=r"memory_heatmap\.png: cannot be written"):
-        plot_heatmap(small_heat_map(), tmp_path)
+        plot_devices_over_time(small_heat_map(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["memory_heatmap.png"]

@@ -15,7 +15,7 @@ from vramscope.engine.model import (
     ProcessReading,
 )
 from vramscope.engine.units import GIB
-from vramscope.exporters.recording.rows import FAMILIES
+from vramscope.exporters.recording.openmetrics import FAMILIES
 
 
 def test_figures_have_the_names_of_recordings_and_the_labels_of_their_device() -> None:

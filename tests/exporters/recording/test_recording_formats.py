@@ -26,7 +26,8 @@ from vramscope.engine.model import (
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.recording.figures import FigureRecorder
-from vramscope.exporters.recording.rows import FAMILIES, DeviceRow, RowReader, write_csv, write_metrics
+from vramscope.exporters.recording.openmetrics import FAMILIES, write_metrics
+from vramscope.exporters.recording.rows import DeviceRow, DeviceRowReader, write_csv
 
 from ...components import missing
 from ...engine.recording.samples import START_S, make_finding, make_sample, write
@@ -104,7 +105,7 @@ def test_a_row_says_what_a_device_said_and_nothing_more(samples: list[Sample]) -
 
 def _write_csv(samples: Iterable[Sample]) -> str:
     stream = io.StringIO(newline="")
-    write_csv(RowReader(has_nodes=False).rows(samples), stream)
+    write_csv(DeviceRowReader(has_nodes=False).rows(samples), stream)
     return stream.getvalue()
 
 
@@ -137,7 +138,7 @@ def _rows() -> list[DeviceRow]:
     retried = DeviceSample("GPU-0", 0, allocator=AllocatorReading(7, ooms=2), state="ok", temperature_c=40.5)
     samples = [make_sample(tick, 2) for tick in range(20)]
     samples += [Sample("other", tick, START_S + tick, 1.0, (awkward, retried)) for tick in range(20, 30)]
-    return list(RowReader(has_nodes=True).rows(samples))
+    return list(DeviceRowReader(has_nodes=True).rows(samples))
 
 
 def test_a_parser_of_openmetrics_reads_back_every_figure_and_nothing_else() -> None:
@@ -228,6 +229,6 @@ def test_a_reading_that_several_samples_hold_is_one_row() -> None:
     samples = [
         Sample("node", at, 1.0 + at, 1.0, (DeviceSample("cpu", 0, age_s=age_s),)) for at, age_s in ages
     ]
-    reader = RowReader(has_nodes=False)
+    reader = DeviceRowReader(has_nodes=False)
     assert [row.time_s for row in reader.rows(samples)] == [1.0, 3.5]
     assert reader.late == 1, "the last is older than the one before"

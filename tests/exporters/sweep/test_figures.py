@@ -22,20 +22,16 @@ from vramscope.engine.files.sweep import read_sweep
 from vramscope.engine.units import GIB
 from vramscope.exporters.figures.page import (
     COLUMN_IN,
-    ERROR_MAP,
     LEAST_TEXT_PT,
-    MEMORY_MAP,
-    ORIGINAL_COLOURS,
-    ORIGINAL_FAILED,
-    SWEEP_STYLES,
+    PAGE_STYLES,
     TEXT_IN,
-    SweepLook,
-    SweepStyle,
+    PageStyle,
     hold_settings,
 )
 from vramscope.exporters.figures.style import measure_contrast
 from vramscope.exporters.sweep.figure import draw_sweep
 from vramscope.exporters.sweep.figure_cells import TEXTURES, choose_cells, find_borders, merge
+from vramscope.exporters.sweep.look import ERROR_MAP, MEMORY_MAP, ORIGINAL_COLOURS, ORIGINAL_FAILED, SweepLook
 
 from ...analyzers.planning.sweep.original import write_original
 
@@ -89,7 +85,7 @@ def words_of(page: "Figure") -> list[str]:
 
 def write_all(folder: Path) -> None:
     grid = read_original(folder / "sweep")
-    for style in SWEEP_STYLES:
+    for style in PAGE_STYLES:
         page = draw_sweep(grid, SweepLook(style, dpi=100))
         for kind in ("png", "pdf", "svg"):
             (folder / f"{style}.{kind}").write_bytes(page.render(kind))
@@ -133,9 +129,9 @@ def test_bytes_are_the_same_in_any_process_and_under_any_settings(tmp_path: Path
     assert all(b"Date" not in data and b"Matplotlib" not in data for data in written[0].values())
 
 
-@pytest.mark.parametrize("style", SWEEP_STYLES)
+@pytest.mark.parametrize("style", PAGE_STYLES)
 def test_no_text_is_small_and_none_stands_on_another_or_leaves_the_page(
-    original: SweepGrid, style: SweepStyle
+    original: SweepGrid, style: PageStyle
 ) -> None:
     for grid in (original, all_states()):
         page = draw_sweep(grid, SweepLook(style, dpi=150))
@@ -159,8 +155,8 @@ def test_no_text_is_small_and_none_stands_on_another_or_leaves_the_page(
             assert box.y1 <= height, words
 
 
-@pytest.mark.parametrize("style", SWEEP_STYLES)
-def test_figures_in_cells_can_be_read_on_their_colour(style: SweepStyle) -> None:
+@pytest.mark.parametrize("style", PAGE_STYLES)
+def test_figures_in_cells_can_be_read_on_their_colour(style: PageStyle) -> None:
     page = draw_sweep(all_states(), SweepLook(style, dpi=100))
     mesh = page.axes[0].collections[0]
     page.render("png")
@@ -280,5 +276,5 @@ def test_cells_too_small_for_figures_keep_their_texture_and_thousands_are_drawn(
 
 def test_a_sweep_in_which_nothing_ran_is_drawn_in_both_styles() -> None:
     grid = SweepGrid(cells=(SweepCell(tp=1, pp=1, state="oom"),), capacity_bytes=80 * GIB)
-    for style in SWEEP_STYLES:
+    for style in PAGE_STYLES:
         assert draw_sweep(grid, SweepLook(style, dpi=80)).render("png").startswith(b"\x89PNG")

@@ -1,7 +1,7 @@
 """Without an agent this process assesses for itself, and says so in the same words."""
 
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
-from vramscope.engine.viewer.node_source import LocalNode
+from vramscope.engine.viewer.this_node import LocalNode
 
 from ...engine.agent.assessors import UsedAssessor
 from ...engine.agent.hubs import make_sample

@@ -24,7 +24,7 @@ from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.viewer.client import connect
 from vramscope.engine.viewer.hub_feed import HubFeed
-from vramscope.engine.viewer.node_source import LocalNode
+from vramscope.engine.viewer.this_node import LocalNode
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of, is_hub_alive
 from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, encode
 

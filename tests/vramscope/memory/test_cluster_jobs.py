@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.analyzers.cluster_state.clusters import CALM, Word, make_node
-from vramscope.engine.cluster.gathering import MOST_RANKS, REPORT, NodeRoll, read_report
+from vramscope.engine.cluster.distributed import MOST_RANKS, REPORT, NodeRoll, read_report
 from vramscope.engine.errors import WireError
 from vramscope.engine.model.sample import ProcessReading
 from vramscope.engine.units import GIB
@@ -12,7 +12,7 @@ from vramscope.engine.wire.messages import NodeReport, encode
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.memory.node_exchange import (
+from vramscope.memory.distributed_exchange import (
     ClusterJobs,
     DistributedRole,
     Meeting,

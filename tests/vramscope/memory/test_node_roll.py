@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.balance import find_bottlenecks, judge_scope, measure_balance
-from vramscope.engine.cluster.gathering import MOST_NODES, NodeRoll
+from vramscope.engine.cluster.distributed import MOST_NODES, NodeRoll
 from vramscope.engine.model import DeviceSample, Finding, MemoryReading, Sample
 from vramscope.engine.wire.messages import NodeReport
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.memory.node_exchange import ClusterEvents, DistributedRole, Meeting, NodeExchange
+from vramscope.memory.distributed_exchange import ClusterEvents, DistributedRole, Meeting, NodeExchange
 
 from ...clocks import HandClock
 

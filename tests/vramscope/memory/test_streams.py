@@ -7,7 +7,7 @@ from typing import cast
 from tests.analyzers.samples import device, sample
 from tests.clocks import HandClock
 from vramscope.engine.model import DeviceSample, Sample
-from vramscope.engine.viewer.node_source import ANSWERS_WITHIN_S, NodeSource
+from vramscope.engine.viewer.this_node import ANSWERS_WITHIN_S, ThisNode
 from vramscope.memory.streams import AgentStream, DriverStream, LiveStream
 
 
@@ -29,7 +29,7 @@ class Source:
 
 def open_live(agent: Source, clock: HandClock, folder: Path) -> LiveStream:
     own = Source([device(index=3)])
-    node = NodeSource(lambda _: cast(AgentStream, agent), lambda: cast(DriverStream, own), folder=folder)
+    node = ThisNode(lambda _: cast(AgentStream, agent), lambda: cast(DriverStream, own), folder=folder)
     node.agent = cast(AgentStream, agent)
     stream = LiveStream(1.0, node=node, clock=clock)
     stream.start()

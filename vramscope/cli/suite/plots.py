@@ -10,9 +10,9 @@ from vramscope.exporters.figures import (
     DeviceFigure,
     FragmentationFigure,
     Marker,
-    make_heat_map,
+    make_devices_over_time,
+    plot_devices_over_time,
     plot_fragmentation,
-    plot_heatmap,
     plot_memory_usage,
 )
 from vramscope.exporters.figures.charts import make_marker
@@ -86,8 +86,8 @@ class PlotRecorder:
                 self.left_out.append(f"device {key}: no figure of fragmentation: {reason}")
             shares[key] = curves.share.curve()
         if any(curve.is_measured for curve in shares.values()):
-            heat_map = make_heat_map(shares, unit="%", clock=clock, subtitle=subtitle)
-            written += plot_heatmap(heat_map, folder, file=file)
+            heat_map = make_devices_over_time(shares, unit="%", clock=clock, subtitle=subtitle)
+            written += plot_devices_over_time(heat_map, folder, file=file)
         else:
             self.left_out.append(f"no heat map: {NO_SHARE if shares else 'no device was seen'}")
         return written

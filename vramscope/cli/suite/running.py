@@ -19,7 +19,7 @@ from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
 from vramscope.engine.units import format_age, format_gib
-from vramscope.engine.viewer.node_source import DRIVER_SILENT
+from vramscope.engine.viewer.this_node import DRIVER_SILENT
 from vramscope.exporters.json_lines import encode_report, write_report
 from vramscope.exporters.reports.leak import LeakReport
 from vramscope.exporters.reports.log import DeviceLog, RunLog

@@ -16,8 +16,8 @@ from ..nodes import read_typed_nodes
 
 if TYPE_CHECKING:
     from vramscope.engine.cluster.addresses import NodeAddress
-    from vramscope.engine.cluster.links import Trust
     from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.cluster.trust import Trust
     from vramscope.engine.wire.messages import Advised
 
 
@@ -125,7 +125,7 @@ def advise_elsewhere(arguments: Namespace) -> "Advised":
 def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
     """Return the named node and the keys for it; ssh has its own keys."""
     from vramscope.engine.cluster.addresses import DEFAULT_COMMAND
-    from vramscope.engine.cluster.links import read_trust
+    from vramscope.engine.cluster.trust import read_trust
 
     command = os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
     nodes = read_typed_nodes(arguments.hub, arguments.ssh_host, command)

@@ -218,8 +218,8 @@ def run_relay(arguments: Namespace) -> int:
     from vramscope.engine.agent.supervisor import allow_many_descriptors
     from vramscope.engine.cluster.addresses import parse_listen_address
     from vramscope.engine.cluster.gate import prepare_listening
-    from vramscope.engine.cluster.links import read_trust
     from vramscope.engine.cluster.relay import Relay, stop_on_signals
+    from vramscope.engine.cluster.trust import read_trust
     from vramscope.engine.sampling.live import node_name
 
     named = take_node_flags(arguments, "relay")

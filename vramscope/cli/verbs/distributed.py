@@ -15,7 +15,7 @@ from ..suite.flags import Defaults, WatchOptions, add_watch_parser, read_watch_o
 if TYPE_CHECKING:
     from vramscope.exporters.reports.log import RunLog
     from vramscope.exporters.reports.text import Report
-    from vramscope.memory.node_exchange import NodeExchange
+    from vramscope.memory.distributed_exchange import NodeExchange
     from vramscope.memory.watch import Watch
 
 DESCRIPTION = (
@@ -103,7 +103,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _make_exchange(arguments: Namespace, interval_s: float) -> "NodeExchange":
-    from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
+    from vramscope.memory.distributed_exchange import DistributedRole, Meeting, NodeExchange
 
     if arguments.master_host == "":
         raise UsageError("--master-host '': expected a host name or address; leave it out for this machine")
@@ -132,7 +132,7 @@ class ClusterRun:
     """
 
     def __init__(self, options: WatchOptions, exchange: "NodeExchange", wanted: int | None) -> None:
-        from vramscope.memory.node_exchange import DistributedRole
+        from vramscope.memory.distributed_exchange import DistributedRole
         from vramscope.memory.streams import SpareStream
 
         from ..suite.running import SuiteRun
@@ -153,7 +153,7 @@ class ClusterRun:
         self._has_threat = False
 
     def run(self) -> int:
-        from vramscope.engine.cluster.gathering import describe_gathering
+        from vramscope.engine.cluster.distributed import describe_gathering
 
         self._exchange.open()
         if self._exchange.collector is not None:
@@ -255,7 +255,7 @@ class ClusterRun:
     def _explain_nothing(self) -> int:
         """Return 0, or print that no node reported a device and return the code of what is missing here."""
         from vramscope.engine.errors import DriverNotLoadedError
-        from vramscope.engine.viewer.node_source import DRIVER_SILENT
+        from vramscope.engine.viewer.this_node import DRIVER_SILENT
 
         nodes = self._exchange.roll.nodes.values()
         if (

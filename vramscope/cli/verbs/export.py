@@ -211,13 +211,13 @@ class _Source:
     ) -> None:
         from vramscope.engine.files.base.input_file import show_path
         from vramscope.engine.files.base.series_reader import WALL_CLOCK_FROM_S
-        from vramscope.exporters.recording.rows import RowReader
+        from vramscope.exporters.recording.rows import DeviceRowReader
 
         self.recording = recording
         self.start_s = span_s[0] if start_s is None else max(start_s, span_s[0])
         self.end_s = span_s[1] if end_s is None else min(end_s, span_s[1])
         self.clock: _Clock = "wall" if span_s[0] >= WALL_CLOCK_FROM_S else "trace"
-        self.rows = RowReader(has_nodes=len(recording.nodes) > 1)
+        self.rows = DeviceRowReader(has_nodes=len(recording.nodes) > 1)
         self.progress = ProgressLine(PROGRAM)
         self.samples_read = 0
         if self.start_s > self.end_s:
@@ -263,7 +263,7 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO, rows: _Rows) -
 
         stream.writelines(map(encode_line, read_statuses(source.recording, source.samples())))
     elif kind == "prometheus":
-        from vramscope.exporters.recording.rows import write_metrics
+        from vramscope.exporters.recording.openmetrics import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
     elif kind == "perfetto":

@@ -111,10 +111,10 @@ def _write_once(folder: Path, output: Path, *, has_dcgm_names: bool, is_alive: b
     """Write what the agent knows now; without one that it is not up, so that an old file cannot mislead."""
     from vramscope.engine.files.base.output_file import open_output
     from vramscope.engine.sampling.live import node_name
-    from vramscope.exporters.metrics.follower import HubFollower
+    from vramscope.exporters.metrics.follower import SnapshotFollower
     from vramscope.exporters.prometheus.text import make_renderer
 
-    follower = HubFollower(folder, node=node_name())
+    follower = SnapshotFollower(folder, node=node_name())
     if is_alive:
         follower.start()
         ends_s = time.monotonic() + ANSWERS_WITHIN_S
@@ -144,9 +144,9 @@ def _serve(
         UsageError: It cannot listen there, or a certificate cannot be used.
     """
     from vramscope.engine.sampling.live import node_name
-    from vramscope.exporters.metrics.follower import HubFollower
+    from vramscope.exporters.metrics.follower import SnapshotFollower
 
-    follower = HubFollower(folder, node=node_name())
+    follower = SnapshotFollower(folder, node=node_name())
     server = pusher = None
     places: list[str] = []
     if served is not None:

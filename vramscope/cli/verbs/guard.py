@@ -110,8 +110,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from vramscope.engine.cluster.links import read_trust
     from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.cluster.trust import read_trust
 
     from ..nodes import read_choice, read_nodes
 

@@ -117,7 +117,8 @@ def run(arguments: Namespace) -> int:
 
 
 def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
-    from vramscope.exporters.figures.page import DPI, SweepLook
+    from vramscope.exporters.figures.page import DPI
+    from vramscope.exporters.sweep.look import SweepLook
 
     from ..sweeps import HeatMapJob, Variant
 

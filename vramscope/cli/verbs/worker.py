@@ -64,7 +64,7 @@ def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
     from vramscope.engine.agent.worker import run_worker
     from vramscope.engine.cluster.addresses import parse_address
     from vramscope.engine.cluster.connections import RemoteWorkerLink
-    from vramscope.engine.cluster.links import read_trust
+    from vramscope.engine.cluster.trust import read_trust
 
     def tell(sentence: str) -> None:
         complain(sentence, program="vramscope worker")

@@ -14,7 +14,7 @@ import msgspec
 from vramscope.analyzers.balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.gathering import (
+from vramscope.engine.cluster.distributed import (
     MAX_NAME_LENGTH,
     MOST_THREATS,
     Collector,

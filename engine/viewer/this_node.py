@@ -129,7 +129,7 @@ Agent = TypeVar("Agent", bound=_Agent)
 Local = TypeVar("Local", bound=_Local)
 
 
-class NodeSource(Generic[Agent, Local]):
+class ThisNode(Generic[Agent, Local]):
     """The agent of this node while one answers, else this process; starts no agent.
 
     Args:

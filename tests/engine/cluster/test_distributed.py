@@ -10,8 +10,7 @@ import msgspec
 import pytest
 import zmq
 
-from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES
-from vramscope.engine.cluster.gathering import (
+from vramscope.engine.cluster.distributed import (
     EARLIER_REPORT,
     REPORT,
     Collector,
@@ -22,6 +21,7 @@ from vramscope.engine.cluster.gathering import (
     prepare_gathering,
     read_report,
 )
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES
 from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import DeviceSample, MemoryReading

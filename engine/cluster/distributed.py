@@ -28,7 +28,8 @@ from .addresses import LOOPBACK, FoundAddress, TcpAddress, parse_address, parse_
 from .connections import RemoteConnection, Sockets
 from .gate import MAX_INCOMING_BYTES, Gate, Listening, make_listening
 from .keys import keys_folder, read_key_pair
-from .links import Failure, NodeKeys, Trust, read_trust
+from .links import Failure, NodeKeys
+from .trust import Trust, read_trust
 
 REPORT = "node"
 RECEIPT = "node_receipt"
