@@ -13,11 +13,10 @@ _MOST_PROCESSES = 4096
 _INTERVAL_S = 1.5
 _PER_PROCESS_S = 0.05
 _MOST_INTERVAL_S = 9.5
-# Between two readings of the files that were 0: of a process that was first seen within the last minute, as
-# those allocate on one GPU after the other, and of all others.
-_ALL_INTERVAL_S = 9.5
-_ALL_LATER_INTERVAL_S = 29.5
-_YOUNG_S = 60.0
+# Between two readings of the files that were 0, by how long a process is known, as those that have just begun
+# allocate on one GPU after the other; at most so long.
+_ALL_INTERVAL_PER_AGE = 0.5
+_MOST_ALL_INTERVAL_S = 29.5
 # Files that stay open, as opening one costs several times what reading does: so many, and so large a part of
 # the files that this process may open.
 _MOST_KEPT = 2048
@@ -97,7 +96,7 @@ class KfdProcesses:
         before = self._held.get(name)
         if before is None or now_s >= before.all_due_s:
             first_s = now_s if before is None else before.first_s
-            wait_s = _ALL_INTERVAL_S if now_s - first_s < _YOUNG_S else _ALL_LATER_INTERVAL_S
+            wait_s = min(_ALL_INTERVAL_PER_AGE * (now_s - first_s), _MOST_ALL_INTERVAL_S)
             sizes = {gpu_id: self._read_size(name, gpu_id) for gpu_id in self._addresses}
             return _Held(sizes, now_s + wait_s, first_s)
         sizes = {id_: self._read_size(name, id_) if size else size for id_, size in before.sizes.items()}

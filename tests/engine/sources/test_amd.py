@@ -355,7 +355,7 @@ def test_compute_memory_is_of_now_and_of_other_gpus_within_half_a_minute(
     machine.add_computing(7, vram_5000=2 * GIB)
     assert read(2.0) == {7: 2 * GIB}
     machine.add_computing(7, vram_5001=4 * GIB)
-    assert read(10.0) == {7: 6 * GIB}, "a process that has just begun"
+    assert read(4.0) == {7: 6 * GIB}, "a process that has just begun"
     machine.add_computing(7, vram_5001=0)
     assert read(2.0) == {7: 2 * GIB}
     assert read(100.0) == {7: 2 * GIB}
