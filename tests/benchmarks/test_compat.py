@@ -44,6 +44,24 @@ def test_an_example_needs_cuda_and_its_probe_has_the_loss_of_the_simulated_card(
     assert describe(EXAMPLE, Way.SIMULATE, failed) == "fails"
 
 
+@pytest.mark.parametrize(
+    ("peak", "expected", "cell"),
+    [
+        (7_680, 7_680, "="),
+        (8_192, 7_680, "+6.7 %"),  # one block too many is much of so little
+        (1_001_536, 1_000_000, "="),  # gloo's thread held it a little longer
+        (1_003_072, 1_000_000, "+0.3 %"),
+        (1_000_500_000, 1_000_000_000, "="),
+    ],
+)
+def test_peaks_are_equal_but_for_what_is_held_longer(peak: int, expected: int, cell: str) -> None:
+    outcomes: Outcomes = {
+        ("example", Way.SIMULATE): Outcome(1.0, loss=0.5, steps=4, peak_bytes=expected),
+        ("example", Way.FAKE): Outcome(1.0, loss=1.0, steps=4, peak_bytes=peak),
+    }
+    assert describe(EXAMPLE, Way.FAKE, outcomes) == cell
+
+
 def test_a_job_that_did_not_run_keeps_its_rows_and_other_tables_of_the_page_are_left_alone() -> None:
     rows = ("| `example`: | runs | = | = | = | |", "| `example` | 10 | 10 | — |")
     below = "\n| `example` | before | now |\n"
