@@ -42,10 +42,10 @@ from ..wire.messages import (
     decode,
     decode_body,
     encode,
+    leave_out_unchanged,
 )
 from ..wire.selection import RemotePeer, cut_welcome, explain_excess
 from ..wire.stores import AssessmentStore, FindingStore
-from ..wire.unchanged import leave_out_unchanged
 from .attachments import AttachmentDesk
 from .hub_sockets import HubSockets
 from .supervisor import (

@@ -6,8 +6,8 @@ import sys
 from typing import Any, Callable
 from weakref import WeakKeyDictionary, ref
 
+from .base.current import Guard
 from .base.foreign import Foreign, Module, Optimizer, Tensor
-from .base.guard import Guard
 
 _MARK = "_vramscope_watched"
 

@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
+from .base.current import Guard
 from .base.foreign import Foreign, Module, Optimizer, Tensor
-from .base.guard import Guard
 from .base.storages import StorageBytes
 from .clock import SystemClock
 

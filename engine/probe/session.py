@@ -12,8 +12,8 @@ from typing import Callable
 from . import keras_optimizers, phases
 from .backends import NOTHING
 from .base import current
+from .base.current import Guard
 from .base.foreign import Foreign, Module, Optimizer
-from .base.guard import Guard
 from .clock import SystemClock
 from .demands import Demands
 from .history import MemoryHistory, attach_observer, end_recording, is_observer_settled

@@ -38,8 +38,8 @@ from ..wire.messages import (
     body_of,
     decode,
     encode,
+    fill_in_unchanged,
 )
-from ..wire.unchanged import fill_in_unchanged
 
 ANSWER_WITHIN_S = 3.0
 # An unanswered question is repeated after so long, then after twice as long, and so on up to the most: on a

@@ -22,7 +22,7 @@ from tests.structure.documents import (
     split_commands,
 )
 from tests.structure.test_flag_names import SHOWN
-from tests.structure.tree import ROOT
+from tests.structure.tree import ROOT, text_files
 from tests.vramscope.cli.running import call, run
 from vramscope.cli.frame.parse import list_verbs, parse
 
@@ -158,6 +158,17 @@ def test_every_test_that_a_page_names_is_there(page: Path) -> None:
         is_there = (ROOT / path).exists() and (not test or f"def {test}(" in (ROOT / path).read_text())
         missing += [] if is_there else [named]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/internals.md"])
+def test_every_file_and_room_that_a_page_names_is_there(name: str) -> None:
+    """By its path from the top, from a layer, or from the room of which a line speaks."""
+    files = [path.relative_to(ROOT) for path in text_files()]
+    known = {f"/{path}" for path in files} | {f"/{room}/" for path in files for room in path.parents}
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_/]+(?:\.py|\.md|/))`", text)
+    assert len(named) > 50
+    assert not [it for it in named if not any(path.endswith(f"/{it}") for path in known)]
 
 
 def test_every_line_of_the_threat_model_names_a_test() -> None:

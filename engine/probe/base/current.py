@@ -1,4 +1,4 @@
-"""The one session of this process, what failed before there was one, and what a fork left behind."""
+"""The one session of this process, what a fork left behind, and failures, which stay out of the training."""
 
 from __future__ import annotations
 
@@ -64,3 +64,22 @@ def note_failure(what: str, error: BaseException, tail: str = "") -> None:
     """Keep a failure as a sentence; the oldest one is dropped if there are many."""
     failures.append(f"{what} failed: {type(error).__name__}: {error}"[:300] + tail)
     del failures[:-_MOST_FAILURES]
+
+
+_FAILURES_ALLOWED = 3
+
+
+class Guard:
+    """Counts the failures of one entry from the training, and shuts that entry after a few."""
+
+    def __init__(self, what: str) -> None:
+        self.is_shut = False
+        self._what = what
+        self._failures = 0
+
+    def count(self, error: Exception) -> None:
+        """Keep a failure as a note for the hub; the third shuts the entry."""
+        self._failures += 1
+        self.is_shut = self._failures >= _FAILURES_ALLOWED
+        tail = "; it was switched off" if self.is_shut else ""
+        note_failure(self._what, error, tail)

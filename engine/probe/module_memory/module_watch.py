@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Callable
 
+from ..base.current import Guard
 from ..base.foreign import Foreign, Module, Optimizer, Tensor
-from ..base.guard import Guard
 from .ledger import Pieces
 
 # `torch.autograd.graph.saved_tensors_hooks` passes each tensor that is saved; the object that replaces it

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+from ..base.current import Guard
 from ..base.foreign import Foreign, Module, Optimizer
-from ..base.guard import Guard
 from .memory_log import ProfileFiles
 from .module_watch import ModelSearch
 from .profiler import ModuleMemoryProfiler

@@ -10,7 +10,7 @@ from tests.engine.probe.watched import Watched
 from vramscope.engine.probe import phases
 from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.base.guard import Guard
+from vramscope.engine.probe.base.current import Guard
 
 
 @pytest.fixture

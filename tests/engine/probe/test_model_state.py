@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from vramscope.engine.probe import model_state
 from vramscope.engine.probe import session as hooks
 from vramscope.engine.probe.base import current
-from vramscope.engine.probe.base.guard import Guard
+from vramscope.engine.probe.base.current import Guard
 from vramscope.engine.probe.model_state import (
     MOST_OPTIMIZERS,
     ModelStateWatch,

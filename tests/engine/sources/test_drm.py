@@ -13,8 +13,8 @@ from tests.engine.sources.drm_root import GIB, DrmMachine
 from vramscope.engine.errors import DeviceLostError, NotSupportedError
 from vramscope.engine.sources.drm.dmem import parse_dmem
 from vramscope.engine.sources.drm.fdinfo import ClientScan, parse_fdinfo
+from vramscope.engine.sources.drm.intel import ask_size, parse_regions
 from vramscope.engine.sources.drm.reader import DrmReader
-from vramscope.engine.sources.drm.regions import ask_size, parse_regions
 from vramscope.engine.sources.drm.source import DrmSource, find_pci_name
 
 MIB = 1 << 20

@@ -17,8 +17,17 @@ from vramscope.engine.model import (
 )
 from vramscope.engine.viewer.conversation import Event, HubConversation, Joined
 from vramscope.engine.wire.cells import encode_told
-from vramscope.engine.wire.messages import TOPIC_SAMPLE, Request, Welcome, body_of, decode, encode
-from vramscope.engine.wire.unchanged import WHOLE_EVERY, fill_in_unchanged, leave_out_unchanged
+from vramscope.engine.wire.messages import (
+    TOPIC_SAMPLE,
+    WHOLE_EVERY,
+    Request,
+    Welcome,
+    body_of,
+    decode,
+    encode,
+    fill_in_unchanged,
+    leave_out_unchanged,
+)
 
 ACTIVITIES = (None, DeviceActivity(sm_clock_mhz=1755), DeviceActivity(sm_clock_mhz=1410))
 PROCESSES = (None, (), (ProcessReading(7, command="train.py"),), (ProcessReading(7), ProcessReading(8)))
