@@ -7,7 +7,7 @@ reported as stale too. `docs/verdicts.md` explains the rules.
 import re
 from collections.abc import Sequence
 
-from ..engine.model import DeviceKind, DeviceSample, DeviceState, Finding, Sample, Severity
+from ..engine.model import DeviceKind, DeviceSample, DeviceState, Finding, Sample
 from .findings.driver_tools import find_tools
 from .findings.evidence import EvidenceKey
 from .findings.lifecycle import (
@@ -145,6 +145,7 @@ class StateTrack(DeviceTrack):
 
 def _restate(finding: Finding, time_s: float, device: DeviceSample) -> Finding:
     since_s = _SINCE.read_number(finding)
+    lasted_s = 0.0 if since_s is None else time_s - since_s
     cause = _CAUSE.read(finding)
     # A lost device that is being looked for is stale meanwhile: why it was lost stays.
     is_own = (device.state == "lost") == (finding.kind == LOST)
@@ -156,17 +157,13 @@ def _restate(finding: Finding, time_s: float, device: DeviceSample) -> Finding:
         finding,
         time_s,
         device=device.label,
-        severity=_grade(finding.kind, 0.0 if since_s is None else time_s - since_s),
+        severity="high" if finding.kind == LOST or lasted_s >= HIGH_FROM_S else "medium",
         # What to do is in the advice.
         title=f"{head}: {str(cause).partition('; ')[0]}" if cause else head,
         evidence=(*kept, *([_CAUSE(cause)] if cause else [])),
         method=_METHODS[finding.kind],
         advice=_advise(finding.kind, device),
     )
-
-
-def _grade(kind: str, lasted_s: float) -> Severity:
-    return "high" if kind == LOST or lasted_s >= HIGH_FROM_S else "medium"
 
 
 class DeviceStateAnalyzer:

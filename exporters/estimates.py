@@ -303,8 +303,9 @@ def _describe_step(estimate: StepEstimate, width: int) -> Iterator[str]:
 
 def _describe_peak(estimate: StepEstimate) -> str:
     settings = f" ({estimate.allocator_settings})" if estimate.allocator_settings else ""
+    depth = f", {estimate.layers} layers" if estimate.layers is not None else ""
     text = (
-        f"{estimate.factory}{_describe_depth(estimate)}: {estimate.label}: a step allocates "
+        f"{estimate.factory}{depth}: {estimate.label}: a step allocates "
         f"{format_bytes(estimate.allocated_peak_bytes)} at its peak, and PyTorch reserves "
         f"{format_bytes(estimate.reserved_peak_bytes)}{settings}"
     )
@@ -324,10 +325,6 @@ def _describe_card(estimate: StepEstimate) -> str:
         f"A card with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
         f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {named}, which no tensor holds."
     )
-
-
-def _describe_depth(estimate: StepEstimate) -> str:
-    return f", {estimate.layers} layers" if estimate.layers is not None else ""
 
 
 def _describe_moment(estimate: StepEstimate) -> str:
@@ -384,7 +381,8 @@ def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
         return f"It {'fits' if check.does_fit else 'does not fit'} into {card}, {how}."
     reserved = format_bytes(check.reserved_peak_bytes)
     if check.does_fit:
-        again = f" after releasing its cache {_times(check.retries or 0)}" if check.retries else ""
+        times = "once" if check.retries == 1 else f"{check.retries} times"
+        again = f" after releasing its cache {times}" if check.retries else ""
         return f"It fits into {card}, {most} of it for what no tensor holds: reserved {reserved}{again}."
     frames = check.failed_frames
     line = f", {frames[0][0]}:{frames[0][1]}" if frames else ""
@@ -410,10 +408,6 @@ def _describe_doubt(check: CapacityCheck, estimate: StepEstimate) -> str:
         f"Too close to say whether it fits into {card}: it does if what no tensor holds takes {least}, and "
         f"not if it takes {most}. --context SIZE says what the CUDA context takes on your GPU."
     )
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def _list_shares(title: str, shares: Sequence[Share], estimate: StepEstimate) -> list[list[str]]:

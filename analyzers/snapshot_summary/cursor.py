@@ -204,7 +204,8 @@ class TimeCursor:
         """Return what lived after an event, with the `most` largest rows of each grouping."""
         sizes, counts = self._sum_stacks(event)
         allocated, reserved = self.levels_at(event)
-        time_s, span_s = self.time_of(event), self.span_s
+        time_s = self.time_of(event)
+        span_s = self.span_s
         return LiveMoment(
             event=event + 1,
             time_s=time_s,

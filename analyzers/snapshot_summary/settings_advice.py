@@ -238,7 +238,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         needed = format_bytes(one.least_card_bytes)
         saved = format_bytes(one.saved_bytes)
         share = one.saved_bytes / (self.least_card_bytes or 1)
-        settings = _name(one.settings)
+        settings = f"PYTORCH_ALLOC_CONF={one.settings}" if one.settings else "the default settings"
         return f"simulated: with {settings} this trace would run in {needed}, {saved} less (-{share:.0%})"
 
     def _describe_basis(self) -> str:
@@ -400,7 +400,3 @@ def _replay(
             heap.supply.release_cached()
     stats = read_statistics(heap)
     return _Peaks(stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"])
-
-
-def _name(settings: str) -> str:
-    return f"PYTORCH_ALLOC_CONF={settings}" if settings else "the default settings"

@@ -2,23 +2,23 @@
 
 import os
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import zmq
 
 from ..clock import Clock, SystemClock
 from ..errors import WireError
 from ..history import History
-from ..model import Analyzer, Assessment, Finding, Sample, SegmentMap
-from ..model.finding import Inquirer, Inquiry
+from ..model import Analyzer, Assessment, Finding, Sample
+from ..model.finding import Inquirer
 from ..ranks.messages import PackedSegments, unpack_segments
 from ..viewer.conversation import Event, HubStream, Joined, RankVerb
 from ..wire.endpoints import endpoints_of
 from ..wire.messages import WorkerReport, encode
 from ..wire.stores import AssessmentKey, assessment_key
-from .analyzer_host import AnalyzerHost
+from .analyzer_host import AnalyzerHost, CloserLook
 
 QUEUE_REPORTS = 1024
 
@@ -211,70 +211,3 @@ def run_worker(
         signal.signal(number, worker.stop)
     worker.run()
     return 0
-
-
-T = TypeVar("T")
-# Questions that wait to be sent; the newest are dropped beyond.
-MOST_INQUIRIES = 64
-
-
-class CloserLook:
-    """Passes findings to inquirers, which enrich them before anybody sees them."""
-
-    def __init__(self, inquirers: Sequence[Inquirer]) -> None:
-        self._inquirers = list(inquirers)
-        self._open: dict[str, Finding] = {}
-        self._inquiries: list[Inquiry] = []
-        # Why an inquirer was set aside.
-        self.reason: str | None = None
-
-    def restore(self, findings: Sequence[Finding]) -> None:
-        for inquirer in tuple(self._inquirers):
-            self._try(inquirer, lambda it: it.restore(findings), None)
-        self._open.update((finding.id, finding) for finding in findings if finding.is_open)
-
-    def follow(self, sample: Sample, findings: Sequence[Finding]) -> list[Finding]:
-        """Return the findings of a sample, enriched."""
-        for inquirer in tuple(self._inquirers):
-            nothing: Sequence[Inquiry] = ()
-            asked = self._try(inquirer, lambda it: it.follow(sample, findings), nothing)
-            self._inquiries += asked[: MOST_INQUIRIES - len(self._inquiries)]
-        for finding in findings:
-            if finding.is_open:
-                self._open[finding.id] = finding
-            else:
-                self._open.pop(finding.id, None)
-        return [self._enrich(finding) for finding in findings]
-
-    def take_inquiries(self) -> list[Inquiry]:
-        """Return what should be asked, each once."""
-        inquiries = self._inquiries
-        self._inquiries = []
-        return inquiries
-
-    def awaits_map(self, node: str, pid: int) -> bool:
-        return any(
-            self._try(inquirer, lambda it: it.awaits_map(node, pid), False)
-            for inquirer in tuple(self._inquirers)
-        )
-
-    def take_map(self, segment_map: SegmentMap) -> list[Finding]:
-        """Pass a map on; return the open findings that it enriched."""
-        before = {finding.id: self._enrich(finding) for finding in self._open.values()}
-        for inquirer in tuple(self._inquirers):
-            self._try(inquirer, lambda it: it.take_map(segment_map), None)
-        after = [self._enrich(finding) for finding in self._open.values()]
-        return [finding for finding in after if finding != before[finding.id]]
-
-    def _enrich(self, finding: Finding) -> Finding:
-        for inquirer in tuple(self._inquirers):
-            finding = self._try(inquirer, lambda it, known=finding: it.enrich(known), finding)  # type: ignore[misc]
-        return finding
-
-    def _try(self, inquirer: Inquirer, act: Callable[[Inquirer], T], otherwise: T) -> T:
-        try:
-            return act(inquirer)
-        except Exception as error:  # noqa: BLE001 - an inquirer's bug is reported, and the findings go on without it
-            self._inquirers.remove(inquirer)
-            self.reason = f"inquirer {inquirer.name} failed and was stopped: {error!r}"
-            return otherwise

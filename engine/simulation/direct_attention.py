@@ -186,7 +186,8 @@ def _list_sequences(
         for number in range(len(tensors[0])):
             yield tuple(it[number] for it in tensors)
         return
-    places, key_places = begins.tolist(), (begins if key_begins is None else key_begins).tolist()
+    places = begins.tolist()
+    key_places = places if key_begins is None else key_begins.tolist()
     for own, keys in zip(zip(places, places[1:]), zip(key_places, key_places[1:])):
         cuts = [slice(*keys) if place in of_key else slice(*own) for place in range(len(tensors))]
         yield tuple(it[:, cut] if it.dim() == 2 else it[cut] for it, cut in zip(tensors, cuts))
@@ -228,8 +229,10 @@ def _attend(part: tuple[Any, ...], rules: Rules) -> None:
 
 def _attend_back(part: tuple[Any, ...], rules: Rules) -> None:
     gradient, query, key, value, output, sums, for_query, for_key, for_value = part
-    heads, groups = key.shape[1], query.shape[1] // key.shape[1]
-    gradient, wide_query = gradient.float(), query.float()
+    heads = key.shape[1]
+    groups = query.shape[1] // heads
+    gradient = gradient.float()
+    wide_query = query.float()
     wide_key, wide_value = (it.float().repeat_interleave(groups, 1) for it in (key, value))
     weights = (_score(wide_query, wide_key, rules) - sums[..., None]).exp().nan_to_num(0.0)
     kept = _keep_some(weights.shape, rules) if rules.dropout_p else 1.0

@@ -41,7 +41,8 @@ _ELEMENTWISE = (
     "fmax fmin ge gt isinf isnan isneginf isposinf le log logical_and logical_not logical_or logical_xor lt "
     "maximum minimum mul ne neg pow reciprocal remainder round rsqrt sign signbit sqrt sub where"
 )
-_keeping, _elementwise = frozenset(_KEEPING.split()), frozenset(_ELEMENTWISE.split())
+_keeping = frozenset(_KEEPING.split())
+_elementwise = frozenset(_ELEMENTWISE.split())
 _FILLING: dict[str, Callable[[Any], Number]] = {
     "fill": lambda args: args[1],
     "full": lambda args: args[1],

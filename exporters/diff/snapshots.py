@@ -80,7 +80,7 @@ def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: 
         for row in device.moments[0].changes[0].rows
         if row.change_bytes > 0 and device.moments[0].difference_bytes > 0
     ]
-    failed = [device for device in difference.devices if _only_b_failed(device)]
+    failed = [device for device in difference.devices if device.ooms_b and not device.ooms_a]
     is_shown = is_crossed or grown or failed
     yield Annotation(
         level if is_shown else "notice",
@@ -96,7 +96,3 @@ def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: 
             file=None if row.frame is None else row.frame.filename,
             line=None if row.frame is None else row.frame.line,
         )
-
-
-def _only_b_failed(device: ComparedDevice) -> bool:
-    return bool(device.ooms_b and not device.ooms_a)

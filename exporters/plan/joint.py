@@ -170,7 +170,8 @@ def describe_joint_plan(report: JointPlanReport, width: int) -> str:
     lines += format_rows(*list_configurations(report.configurations), width)
     lines += ["", "where a step's time goes, estimated:"]
     lines += format_rows([_PARTS, *(_list_parts(each) for each in report.configurations)], "rrrrrrr", width)
-    lines += [line for each in report.configurations for line in _describe_reasons(each, width)]
+    reasons = (f"{each.rank}: {reason}" for each in report.configurations for reason in each.reasons)
+    lines += [line for reason in reasons for line in wrap(reason, width)]
     lines += ["", "stages of the first:"]
     lines += format_rows([_STAGES, *_list_stages(report.configurations[0])], "rlrrrlr", width)
     lines += ["", *_describe_search(report, width)]
@@ -251,11 +252,6 @@ def _list_parts(own: JointConfigurationReport) -> tuple[str, ...]:
     time = own.time
     seconds = (time.compute_s, time.tensor_s, time.pipeline_s, time.bubble_s, time.data_s, time.optimizer_s)
     return (str(own.rank), *(f"{each:.3f}" for each in seconds))
-
-
-def _describe_reasons(own: JointConfigurationReport, width: int) -> Iterator[str]:
-    for reason in own.reasons:
-        yield from wrap(f"{own.rank}: {reason}", width)
 
 
 def _list_stages(own: JointConfigurationReport) -> Iterator[tuple[str, ...]]:

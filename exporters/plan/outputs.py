@@ -366,7 +366,8 @@ def _list_parts(split: PipelineSplit) -> Iterator[str]:
         for kind in stage:
             names.append(_NAMES.get(kind, f"layers.{block}"))
             block += kind == "transformer_block"
-        yield f"    [{', '.join(map(_quote, names))}],"
+        quoted = (f'"{name}"' for name in names)
+        yield f"    [{', '.join(quoted)}],"
 
 
 def _list_titan_degrees(split: PipelineSplit) -> Iterator[str]:
@@ -391,10 +392,6 @@ def _name_schedule(split: PipelineSplit) -> str:
     if split.setup.is_gpipe:
         return "GPipe"
     return "Interleaved1F1B" if split.layout.virtual_stages > 1 else "1F1B"
-
-
-def _quote(name: str) -> str:
-    return f'"{name}"'
 
 
 ENCODERS = {

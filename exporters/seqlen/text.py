@@ -59,7 +59,8 @@ def _describe(study: LengthStudy, width: int) -> Iterator[str]:
     if failures:
         yield ""
         yield from (line for sentence in failures for line in wrap(sentence, width))
-    notes = dict.fromkeys(note for run in study.runs for note in _list_notes(run.notes, run.device.note))
+    said = [note for run in study.runs for note in (*run.notes, run.device.note)]
+    notes = dict.fromkeys(note for note in said if note is not None)
     if notes:
         yield ""
         yield from (line for note in notes for line in wrap(make_printable(note), width))
@@ -155,10 +156,6 @@ def _list_failures(study: LengthStudy) -> Iterator[str]:
         predicted = make_peak_series(study, point.privacy)[0].predicted_bytes.get(point.seq_length)
         would = f"; its laws predict a peak of {format_bytes(round(predicted))}" if predicted else ""
         yield f"{whose}{point.seq_length:,} tokens: {failure}{would}"
-
-
-def _list_notes(notes: Sequence[str], note: str | None) -> tuple[str, ...]:
-    return (*notes, *(() if note is None else (note,)))
 
 
 # What a study by length is of, in words that its table, figure and search share.

@@ -46,7 +46,8 @@ def describe_findings(grid: SweepGrid, findings: Sequence[SweepFinding], width: 
     """Return what the verb prints of a sweep: the grid, as far as it fits, and what it says."""
     head = f"{count(len(grid.cells), 'layout')}{name_sweep(grid)}: {_count_states(grid)}"
     drawn = describe_grid(grid, width)
-    lines = [*wrap(head, width), "", *drawn, *([""] if drawn else []), *_wrap(findings, width)]
+    lines = [*wrap(head, width), "", *drawn, *([""] if drawn else [])]
+    lines += [line for finding in findings for line in wrap(finding.text, width, INDENT)]
     return "\n".join(lines) + "\n"
 
 
@@ -58,11 +59,6 @@ def describe_hidden(grid: SweepGrid) -> Iterable[str]:
             f"layouts that share TP and PP with another one: {hidden:,}; the figure shows the one that ran "
             "and used most, CSV and JSON have all"
         )
-
-
-def _wrap(findings: Sequence[SweepFinding], width: int) -> Iterable[str]:
-    for finding in findings:
-        yield from wrap(finding.text, width, INDENT)
 
 
 def describe_skipped(skipped: Sequence[SkippedFile]) -> Iterable[str]:

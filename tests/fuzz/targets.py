@@ -58,7 +58,7 @@ from vramscope.engine.soundness import check_numbers
 from vramscope.engine.sources.cgroups import find_owner
 from vramscope.engine.sources.drm.dmem import parse_dmem
 from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
-from vramscope.engine.sources.drm.metrics import parse_metrics
+from vramscope.engine.sources.drm.gpu_metrics import parse_metrics
 from vramscope.engine.sources.host import parse_meminfo, parse_stall_us, parse_swapped_in
 from vramscope.engine.sources.kernel_log import parse_message, parse_records
 from vramscope.engine.sources.owners.containers import parse_containers

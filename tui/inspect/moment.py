@@ -109,7 +109,8 @@ class StandingMoment:
 
     def _name(self, event: int) -> str:
         number = f"event {event + 1:,} of {self.cursor.newest + 1:,}"
-        time_s, span_s = self.cursor.time_of(event), self.cursor.span_s
+        time_s = self.cursor.time_of(event)
+        span_s = self.cursor.span_s
         if time_s is None or span_s is None:
             return number
         return f"{time_s - span_s[0]:,.3f} s, {number}"

@@ -41,7 +41,8 @@ _FAILURES = (
 
 
 # From this size on, unpacked or not, the events of a trace are read at once: numpy takes 0.1 s to load.
-_LARGE_BYTES, _LARGE_PACKED_BYTES = 8 * MIB, MIB
+_LARGE_BYTES = 8 * MIB
+_LARGE_PACKED_BYTES = MIB
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -38,15 +38,20 @@ _BYTE, _TWO_BYTES, _FOUR_BYTES, _LONG, _NONE, _TRUE, _FALSE, _TEXT = b"KMJ\x8aN\
 _FRAME, _MEMOIZE = b"\x95\x94"
 _EVENT_BEGINS = b"}\x94("
 _AFTER_BATCH = b"ue("
-_TO_LIST, _PAIR = b"l", b"\x86"
+_TO_LIST = b"l"
+_PAIR = b"\x86"
 
 # Python cuts a pickle into frames of 64 KiB; its version and the first frame's length are before the first.
-_FRAMES_BEGIN, _FRAME_HEAD_BYTES, _LEAST_FRAME_BYTES, _MOST_FRAME_BYTES = 2, 9, 1 << 10, 1 << 20
+_FRAMES_BEGIN = 2
+_FRAME_HEAD_BYTES = 9
+_LEAST_FRAME_BYTES = 1 << 10
+_MOST_FRAME_BYTES = 1 << 20
 _MOST_KEYS = 16
 # More than an event takes up to its stack: as close to the end of the file none is read.
 _END_BYTES = 1 << 13
 # Read at a time, so that they stay in the cache.
-_PIECE_BYTES, _PIECE_EVENTS = 1 << 21, 1 << 15
+_PIECE_BYTES = 1 << 21
+_PIECE_EVENTS = 1 << 15
 # Shares of the dicts of the file, in the order in which they are tried as samples of an event.
 _SAMPLED = (0.5, 0.9, 0.97, 0.99, 0.8, 0.7, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)
 _NEIGHBOURS = 50

@@ -14,7 +14,7 @@ from ...text import make_printable
 from ..kernel_files import KeptFile, NumberFile, parse_number, read_text
 from ..source import DeviceDetails, DeviceIdentity, HardwareReading, PreparedMemory, make_reading
 from .cards import Card
-from .metrics import MOST_BYTES, GpuMetrics, parse_metrics
+from .gpu_metrics import MOST_BYTES, GpuMetrics, parse_metrics
 from .reader import DrmReader, Shared
 from .smi import SmiReading
 

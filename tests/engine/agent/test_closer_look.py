@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vramscope.engine.agent.worker import CloserLook
+from vramscope.engine.agent.analyzer_host import CloserLook
 from vramscope.engine.model import Finding, Sample, SegmentMap
 from vramscope.engine.model.finding import Inquiry
 

@@ -24,8 +24,8 @@ from vramscope.engine.model import DeviceActivity, Sample
 from vramscope.engine.sampling.live import open_node
 from vramscope.engine.sources.drm.amd import AmdReader
 from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
+from vramscope.engine.sources.drm.gpu_metrics import parse_metrics
 from vramscope.engine.sources.drm.kfd import KfdProcesses
-from vramscope.engine.sources.drm.metrics import parse_metrics
 from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.exporters.status.document import describe_sample
 from vramscope.exporters.status.table import render_table
