@@ -53,7 +53,7 @@ def main() -> int:
         for name in names:
             print(f"{name}: kept {_keep(name)} inputs", flush=True)
         return 0
-    digests = {name: counts.digest(_find_modules(name)) for name in names}
+    digests = {name: counts.digest(_find_code(name)) for name in names}
     if arguments.counts:
         print(counts.describe(digests))
         return 0
@@ -129,7 +129,7 @@ def _run_guided(name: str, arguments: argparse.Namespace) -> int:
     for number, seed in enumerate([*target.seeds(), *load(name)]):
         (corpus / f"seed-{number}").write_bytes(seed)
     dictionary = folder / "words"
-    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in counts.list_words(_find_modules(name)))
+    escaped = ("".join(f"\\x{byte:02x}" for byte in word) for word in counts.list_words(_find_code(name)))
     dictionary.write_text("".join(f'"{word}"\n' for word in escaped))
     words = [
         f"-max_total_time={arguments.seconds}",
@@ -156,7 +156,7 @@ def _run_blind(name: str, arguments: argparse.Namespace) -> int:
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     known = _list_known(target, name)
-    words = counts.list_words(_find_modules(name))
+    words = counts.list_words(_find_code(name))
     with bounding_memory(target.memory_bytes or MOST_RSS_MB << 20):
         # What is known is run first, as it is.
         first = hammer(
@@ -180,10 +180,11 @@ def _list_known(target: "Target", name: str) -> list[bytes]:
     return list(dict.fromkeys([*target.seeds(), *load(name), *found]))
 
 
-def _find_modules(name: str) -> list[Path]:
+def _find_code(name: str) -> counts.Code:
     from .targets import TARGETS
 
-    return counts.find_modules(TARGETS[name].replay, [*TARGETS[name].seeds(), *load(name)])
+    # Sound inputs alone: those that are kept change as fuzzing goes on, and the reader does not.
+    return counts.find_code(TARGETS[name].replay, TARGETS[name].seeds())
 
 
 def _keep(name: str) -> int:

@@ -1,14 +1,15 @@
 """How often each reader was run by fuzzing: `executions.json`, added to by every run.
 
-A count is of the reader as it is: where a module that it executes has changed since, what was counted before
-is kept apart. `python -m tests.fuzz --counts` prints the table.
+A count is of the reader as it is: where code that it executes has changed since, what was counted before is
+kept apart. `python -m tests.fuzz --counts` prints the table.
 """
 
 import ast
 import fcntl
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from pathlib import Path
 from types import FrameType
@@ -22,14 +23,16 @@ FILE = Path(__file__).parent / "executions.json"
 _OURS = f"{REPOSITORY}/vramscope/"
 _LONGEST_WORD = 40
 
+Code = dict[Path, set[int]]
+
 
 class Count(msgspec.Struct, frozen=True, omit_defaults=True):
-    # Of the modules that the reader executed, when it was run last.
+    # Of the code that the reader executed, when it was run last.
     digest: str = ""
     day: str = ""
     guided: int = 0
     blind: int = 0
-    # Of the reader before its modules changed.
+    # Of the reader before its code changed.
     earlier: int = 0
 
     @property
@@ -71,13 +74,13 @@ def describe(digests: dict[str, str], file: Path = FILE) -> str:
     return "\n".join(rows)
 
 
-def find_modules(run: Callable[[bytes], object], inputs: Iterable[bytes]) -> list[Path]:
-    """Return the files of ours that a reader executes for these inputs."""
-    kept, found = list(inputs), set[str]()
+def find_code(run: Callable[[bytes], object], inputs: Iterable[bytes]) -> Code:
+    """Return where the code of ours begins that a reader executes for these inputs: lines by file."""
+    kept, found = list(inputs), set[tuple[str, int]]()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call":
-            found.add(frame.f_code.co_filename)
+            found.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
     for data in kept:  # first, what is executed once in a process
         run(data)
@@ -88,14 +91,37 @@ def find_modules(run: Callable[[bytes], object], inputs: Iterable[bytes]) -> lis
             run(data)
     finally:
         sys.setprofile(before)
-    return sorted(Path(it) for it in found if it.startswith(_OURS))
+    lines = defaultdict[Path, set[int]](set)
+    for file, line in found:
+        if file.startswith(_OURS):
+            lines[Path(file)].add(line)
+    return dict(lines)
 
 
-def digest(modules: Iterable[Path]) -> str:
-    sums = hashlib.sha256()
-    for path in modules:
-        sums.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
-    return sums.hexdigest()[:16]
+def digest(code: Code) -> str:
+    """Return a digest of the functions that are executed, and of what else their modules define.
+
+    Comments, docstrings and functions that the reader does not reach change nothing.
+    """
+    texts = set[str]()
+    for path, lines in code.items():
+        texts.update(_list_texts(ast.parse(path.read_text()).body, lines))
+    return hashlib.sha256("\0".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def _list_texts(body: list[ast.stmt], lines: set[int]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield " ".join([node.name, *map(ast.unparse, (*node.bases, *node.keywords))])
+            yield from _list_texts(node.body, lines)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
+            if any(first <= line <= (node.end_lineno or first) for line in lines):
+                if ast.get_docstring(node) is not None:
+                    node.body[:1] = []
+                yield ast.unparse(node)
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
+            yield ast.unparse(node)
 
 
 def list_words(modules: Iterable[Path]) -> list[bytes]:

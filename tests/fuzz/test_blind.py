@@ -88,15 +88,30 @@ def test_executions_add_up_until_the_reader_changes(tmp_path: Path) -> None:
     assert row[:5] == ["a", "0", "0", "0", "12"]
 
 
-def test_a_reader_is_known_by_the_modules_that_it_executes(tmp_path: Path) -> None:
+def test_a_reader_is_known_by_the_code_that_it_executes(tmp_path: Path) -> None:
     target = TARGETS["oom-text"]
-    modules = counts.find_modules(target.replay, target.seeds())
-    names = {path.name for path in modules}
-    assert "oom_text.py" in names
-    assert "case_table.py" not in names
-    assert counts.digest(modules) == counts.digest(modules)
-    assert counts.digest(modules) != counts.digest(modules[1:])
-    assert b"Tried to allocate" in b" ".join(counts.list_words(modules))
+    code = counts.find_code(target.replay, target.seeds())
+    assert "oom_text.py" in {path.name for path in code}
+    assert "case_table.py" not in {path.name for path in code}
+    assert b"Tried to allocate" in b" ".join(counts.list_words(code))
+
+
+def test_a_count_outlasts_a_comment_and_ends_with_a_change_of_what_is_executed(tmp_path: Path) -> None:
+    file = tmp_path / "reader.py"
+
+    def digest_of(text: str, lines: set[int]) -> str:
+        file.write_text(text)
+        return counts.digest({file: lines})
+
+    text = "MOST = 3\ndef read(data):\n    return data[:MOST]\ndef write(data):\n    return 1\n"
+    known = digest_of(text, {2})
+    assert digest_of(f"# why\nimport os\n{text}".replace("return 1", "return 2"), {4}) == known
+    assert (
+        digest_of(text.replace("(data):\n    return data", '(data):\n    """Read."""\n    return data'), {2})
+        == known
+    )
+    assert digest_of(text.replace("[:MOST]", "[MOST:]"), {2}) != known
+    assert digest_of(text.replace("3", "4"), {2}) != known
 
 
 def test_what_is_counted_is_what_is_fuzzed() -> None:
