@@ -46,7 +46,7 @@ compat: $(VENV)/.compat ## train with real frameworks, plain and in each way of 
 jax: $(VENV)/.jax ## test with JAX itself, on the CPU
 	@$(BIN)/python -m pytest -n 0 -q tests/engine/probe/test_jax_itself.py
 
-fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
+fuzz: $(VENV)/.tested ## fuzz the readers for a minute each, guided by coverage (ARGS="series --seconds 600"; --blind: faster, without)
 	@$(PIP) --quiet --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 

@@ -545,14 +545,19 @@ def _describe_fullest(
     free = "" if least else f", {_describe_free(device.memory.free_bytes, used, total)}"
     taken = max((it.preallocated_percent or 0.0 for it in device.processes or ()), default=0.0)
     is_pressed = _is_pressed(device, findings)
+    short: tuple[str, ...] = ()
     lead = "nearly full " if is_pressed else "" if is_only else "fullest "
     is_said = trend is None or (trend.word == "full" and lead.startswith("nearly"))
     words = [] if trend is None or is_said else [f", {words}" for words in word_trend(trend, now_s)]
     if taken:
-        # What is taken in advance says nothing of what is needed.
-        words = [f", JAX preallocated {taken:.0f} %"]
+        # What is taken in advance says nothing of what is needed, so it is said before what is free.
+        tail = f", JAX preallocated {taken:.0f} %"
+        words = [tail]
+        short = (f"{lead}{figure} ({share}){tail}", f"{lead}{figure}{tail}")
+        short += () if is_pressed else (f"{figure}{tail}",)
     return (
         *(f"{lead}{figure} ({share}){free}{tail}" for tail in words),
+        *short,
         f"{lead}{figure} ({share}){free}",
         f"{lead}{figure}{free}",
         f"{lead}{figure}",

@@ -99,7 +99,10 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 def _break_word(word: str, width: int) -> Iterator[str]:
     while count_cells(word) > width:
-        end = max(1, next(at for at in range(len(word) + 1) if count_cells(word[: at + 1]) > width))
+        end = width
+        if not word.isascii():  # a character may take two cells, or no cell
+            end = next(at for at in range(len(word)) if count_cells(word[: at + 1]) > width)
+        end = max(1, end)
         yield word[:end]
         word = word[end:]
     yield word

@@ -43,7 +43,7 @@ def read_case_table(path: Path) -> CaseTable:
     csv.field_size_limit(_MOST_CELL)
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
-        columns = tuple(name.strip() for name in next(reader))
+        columns = tuple(name.strip() for name in next(reader, []))
         _check_header(path, columns)
         rows = tuple(_read_rows(path, reader, columns))
     except csv.Error as error:

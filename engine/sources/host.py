@@ -84,8 +84,8 @@ def _estimate_available(text: bytes) -> int | None:
 def _find_bytes(text: bytes, name: bytes) -> int | None:
     """Return the value of one line; a search for each costs less than matching all lines with a pattern."""
     _, _, rest = (b"\n" + text).partition(b"\n" + name + b":")
-    fields = rest.partition(b"\n")[0].split(None, 1)
-    return int(fields[0]) * 1024 if fields and fields[0].isdigit() else None
+    number = parse_number(rest.lstrip(b" \t").partition(b"\n")[0].partition(b" ")[0])
+    return None if number is None else number * 1024
 
 
 # Formats: the kernel's documents `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`, and mountinfo(5).
@@ -244,8 +244,7 @@ def _upward(folder: Path, mount: Path) -> list[Path]:
 def find_memory_stat(text: bytes, name: bytes) -> int:
     """Return one value of a file `memory.stat`, lines of `name number`; 0 if it is not there."""
     _, found, rest = (b"\n" + text).partition(b"\n" + name + b" ")
-    number = rest.partition(b"\n")[0]
-    return int(number) if found and number.isdigit() else 0
+    return (parse_number(rest.partition(b"\n")[0]) or 0) if found else 0
 
 
 def _read_number(file: KeptFile | None) -> int | None:

@@ -351,10 +351,10 @@ def test_any_sentence_fits_any_width(clauses: list[list[str]], width: int) -> No
 def test_what_jax_has_preallocated_is_said_instead_of_full() -> None:
     full = device(78.1, total_bytes=TOTAL)
 
-    def describe(percent: float, *findings: Finding) -> str:
+    def describe(percent: float, *findings: Finding, width: int = WIDE) -> str:
         taken = ProcessReading(41, used_bytes=78 * GIB, preallocated_percent=percent)
         filled = msgspec.structs.replace(full, processes=(taken,))
-        return summarize(sample(filled), findings).text(WIDE)
+        return summarize(sample(filled), findings).text(width)
 
     said = describe(95.0)
     assert said.endswith("78.1/79.6 GiB (98 %), 1.5 GiB free, JAX preallocated 95 %")
@@ -363,3 +363,5 @@ def test_what_jax_has_preallocated_is_said_instead_of_full() -> None:
     said = describe(75.0, finding("pressure", "medium", uuid="GPU-0"))
     assert "nearly full GPU 0" in said
     assert said.endswith("JAX preallocated 75 %")
+    # Where there is little room it is said rather than what is free.
+    assert describe(95.0, width=60).endswith(" GPU 0 78.1/79.6 GiB, JAX preallocated 95 %")

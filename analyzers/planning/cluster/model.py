@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TypeVar
 
@@ -295,7 +295,7 @@ def find_device(name: str) -> DeviceModel:
         UsageError: No such name; the text has the nearest ones.
     """
     squashed = _squash(_VENDOR_WORDS.sub(" ", name))
-    known = {_squash(key): key for key in DEVICES}
+    known = _list_squashed()
     for form in (squashed, f"rtx{squashed}", squashed.removeprefix("rtx")):
         if form in known:
             return DEVICES[known[form]]
@@ -310,6 +310,11 @@ def find_device(name: str) -> DeviceModel:
         f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(DEVICES)}"
     )
     raise UsageError(f"device {name[:60]!r} is unknown: {hint} (or give memory and tflops in a cluster file)")
+
+
+@cache
+def _list_squashed() -> dict[str, str]:
+    return {_squash(key): key for key in DEVICES}
 
 
 def _squash(name: str) -> str:

@@ -23,6 +23,7 @@ def main():
         mlflow.set_tracking_uri(Path(folder, "mlruns").as_uri())
         writer = SummaryWriter(f"{folder}/tensorboard")
         run = wandb.init(project="memory", dir=folder, mode="offline")
+        torch.manual_seed(0)  # the loggers take random numbers as well
         model = torch.nn.Linear(256, 256).to(device)
         optimizer = torch.optim.AdamW(model.parameters())
         with mlflow.start_run() as active:

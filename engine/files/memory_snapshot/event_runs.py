@@ -3,8 +3,9 @@
 PyTorch pickles every event of a trace in one form: a dict whose keys are references to text that was pickled
 before, with numbers and such references as values, and last its stack, a list of references or a reference to
 an earlier list. numpy finds these events in the bytes and reads their columns. What is left of the pickle is
-small, and an unpickler reads it: in place of a run of events it has an empty tuple, and in the memo something
-in place of every object of the run, so that all references stay right.
+small, and an unpickler reads it: in place of a run of events it has an empty list, and in the memo something
+in place of every object of the run, so that all references stay right. What stands there cannot be a key, as
+dicts and lists cannot: who damaged a file so is refused here as well.
 
 Nothing is assumed of the file. An event of another form stays in the pickle. The unpickler looks up what the
 references mean. And anything unexpected raises `OtherFormError`: the file is then read in the usual way,
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 # Opcodes of pickle: the module `pickletools` of the standard library.
-_MARK, _STOP, _POP, _EMPTY_TUPLE = b"(.0)"
+_MARK, _STOP, _POP = b"(.0"
 _GET, _LONG_GET, _LIST, _APPEND, _APPENDS, _SET_ITEMS = b"hj]aeu"
 _BYTE, _TWO_BYTES, _FOUR_BYTES, _LONG, _NONE, _TRUE, _FALSE, _TEXT = b"KMJ\x8aN\x88\x89\x8c"
 _FRAME, _MEMOIZE = b"\x95\x94"
 _EVENT_BEGINS = b"}\x94("
 _AFTER_BATCH = b"ue("
-_TO_LIST = b"l"
-_PAIR = b"\x86"
+_TO_LIST, _PAIR = b"l\x86"
 
 # Python cuts a pickle into frames of 64 KiB; its version and the first frame's length are before the first.
 _FRAMES_BEGIN = 2
@@ -104,7 +104,7 @@ def _read_length(head: bytes, frames: list[int]) -> int:
 def read_at_once(
     content: bytes, frames: list[int], load: Callable[[bytes], object], least: int = LEAST_EVENTS
 ) -> tuple[object, EventRuns]:
-    """Return what a pickle holds, with an empty tuple in place of each run of events, and the runs.
+    """Return what a pickle holds, with an empty list in place of each run of events, and the runs.
 
     Args:
         content: The pickle.
@@ -377,8 +377,9 @@ def _leave_out(content: bytes, frames: list[int], events: _Events, asked: Ints) 
     frames = frames[::-1]
     for number, (begin, end) in enumerate(gaps):
         if number:
-            yield bytes((_EMPTY_TUPLE,))
+            yield bytes((_LIST,)) + _NO_LIST
             yield records[bounds[runs[number - 1]] : bounds[runs[number]]]
+            yield bytes((_POP,))
         # Their opcodes go: frames are no longer as long as they say, and mean nothing to a reader.
         at = begin
         while frames and frames[-1] < end:
@@ -388,26 +389,39 @@ def _leave_out(content: bytes, frames: list[int], events: _Events, asked: Ints) 
     gets = np.zeros((len(asked), 5), dtype=np.uint8)
     gets[:, 0] = _LONG_GET
     gets[:, 1:] = asked.astype("<u4").view(np.uint8).reshape(-1, 4)
-    yield from (bytes((_MARK,)), gets.tobytes(), _TO_LIST, _PAIR, bytes((_STOP,)))
+    yield from (bytes((_MARK,)), gets.tobytes(), bytes((_TO_LIST, _PAIR, _STOP)))
 
 
 def _stand_in(events: _Events) -> tuple[bytes, Ints]:
     """Return opcodes that put something into the memo for each object of the events, and their bounds.
 
-    Of a dict or text it is the tuple on the stack, of a list its number among the lists of the events.
+    Of a dict or text it is the list on the stack, with the number of no list; of a list one with its number
+    among those of the events.
     """
     own = events.has_own_list
     most_texts = int(events.texts.max(initial=0))
-    record = np.full((len(own), most_texts + 8), _MEMOIZE, dtype=np.uint8)
+    record = np.full((len(own), most_texts + 10), _MEMOIZE, dtype=np.uint8)
     is_kept = np.empty(record.shape, dtype=bool)
     is_kept[:, : most_texts + 1] = np.arange(most_texts + 1) <= events.texts[:, None]
     is_kept[:, most_texts + 1 :] = own[:, None]
-    record[:, most_texts + 1] = _FOUR_BYTES
+    record[:, most_texts + 1] = _MARK
+    record[:, most_texts + 2] = _FOUR_BYTES
     numbers = (np.cumsum(own) - 1).astype("<i4")
-    record[:, most_texts + 2 : most_texts + 6] = numbers.view(np.uint8).reshape(-1, 4)
-    record[:, most_texts + 7] = _POP
+    record[:, most_texts + 3 : most_texts + 7] = numbers.view(np.uint8).reshape(-1, 4)
+    record[:, most_texts + 7] = _TO_LIST
+    record[:, most_texts + 9] = _POP
     # A text has its number in the memo after the dict, a list, which is last, after both.
-    return record[is_kept].tobytes(), np.concatenate([[0], np.cumsum(1 + events.texts + 7 * own)])
+    return record[is_kept].tobytes(), np.concatenate([[0], np.cumsum(1 + events.texts + 9 * own)])
+
+
+# Nothing that a sound file refers to: in the place of a stack, an event or a frame it is refused.
+_NO_LIST = bytes((_MARK, _FOUR_BYTES, 0xFF, 0xFF, 0xFF, 0xFF, _TO_LIST))
+
+
+def _number_of(value: object) -> int | None:
+    """Return the number in what stands for a list of an event; None for anything else."""
+    is_stand_in = type(value) is list and len(value) == 1 and type(value[0]) is int
+    return value[0] if is_stand_in else None  # type: ignore[index]
 
 
 _CODES: dict[object, int] = {
@@ -466,10 +480,13 @@ class EventRuns:
 
     def resolve(self, event: object) -> object:
         """Return an event that is in no run, with its list where it refers to one of the runs."""
-        if type(event) is not dict or type(event.get("frames")) is not int:
+        if type(event) is not dict:
             return event
-        _expect(0 <= event["frames"] < len(self._own))
-        return {**event, "frames": self._look_up(self._events.members[self._own[event["frames"]]])}
+        number = _number_of(event.get("frames"))
+        if number is None:
+            return event
+        _expect(0 <= number < len(self._own))
+        return {**event, "frames": self._look_up(self._events.members[self._own[number]])}
 
     def _make_columns(self, stacks: StackInterner) -> list[NDArray[np.generic]]:
         size_bytes = self._numbers("size")
@@ -521,11 +538,10 @@ class EventRuns:
         numbers = _drop_repeated(values[refers])
         # A list of an event is known by its number among them, others are in the memo themselves.
         objects = [self._objects[row] for row in self._rows[numbers].tolist()]
-        others = [at for at, it in enumerate(objects) if type(it) is not int]
+        found_numbers = [_number_of(it) for it in objects]
+        others = [at for at, it in enumerate(found_numbers) if it is None]
         of_others = stacks.intern_all([objects[at] for at in others], place)
-        for at in others:
-            objects[at] = 0
-        indexes = np.fromiter(objects, dtype=np.int64, count=len(objects))
+        indexes = np.fromiter((it or 0 for it in found_numbers), dtype=np.int64, count=len(objects))
         is_within = (indexes >= 0) & (indexes < len(in_order))
         is_within[others] = True
         _expect(bool(is_within.all()))

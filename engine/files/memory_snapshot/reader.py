@@ -80,7 +80,7 @@ _SIMULATED = "vramscope_simulated"
 
 
 class Runs(Protocol):
-    """Runs of events that were read at once; in the tree is an empty tuple in place of each."""
+    """Runs of events that were read at once; in the tree is an empty list in place of each."""
 
     @property
     def are_all_taken(self) -> bool: ...
@@ -189,7 +189,7 @@ def collect_trace(
     columns = _make_columns(device, is_overflowed)
     if runs is not None:
         for index, event in enumerate(events):
-            if event == ():
+            if event == []:
                 runs.take(columns, stacks)
             else:
                 _append_event(columns, runs.resolve(event), stacks, (*place, index))

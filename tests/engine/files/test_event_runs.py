@@ -185,6 +185,28 @@ def test_what_is_unusual_is_read_or_refused_as_ever(spoil: Callable[[Row], objec
         assert spell_out(replies[0].snapshot) == spell_out(replies[1].snapshot)
 
 
+@pytest.mark.parametrize("place", ["key", "frames", "number"])
+def test_an_event_that_refers_to_another_is_refused_as_ever(place: str) -> None:
+    """In the pickle that is left, something stands for the objects of the events that were read at once."""
+    made = Trace().grow(1600).events
+    spoilt = {**made[1500], "mark": made[1400], "a key": 0}
+    if place != "key":
+        spoilt["frames"] = made[1400] if place == "frames" else 5
+    made[1500] = spoilt
+    data = dump(make(made))
+    if (
+        place == "key"
+    ):  # no writer makes such a key: the reference before the text, and nothing, take its place
+        text = b"\x8c\x05a key\x94"
+        reference = data[data.index(text) - 5 : data.index(text)]
+        data = data.replace(text, reference + pickle.MEMOIZE + pickle.NONE + pickle.POP)
+    replies = [
+        decode(io.BufferedReader(io.BytesIO(data)), are_events_many=are_many) for are_many in (True, False)
+    ]
+    assert replies[0].refusal is not None
+    assert replies[0].refusal == replies[1].refusal
+
+
 def test_a_file_that_lost_a_part_within_is_refused() -> None:
     """What is left may still be a pickle, but it is not as long as it says."""
     data = dump(make(Trace().grow(1500).events))

@@ -22,12 +22,12 @@ fuzz = settings(deadline=None, max_examples=40, suppress_health_check=[HealthChe
 
 
 @cache
-def recorded() -> bytes:
-    """Return a recording with blocks, rows, findings and events."""
+def recorded(*, ticks: int = 1210, is_ended: bool = False) -> bytes:
+    """Return a recording with findings and events, in blocks and rows; in blocks alone once it has ended."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.vscope"
         with RecordingWriter(path, IDENTITY) as writer:
-            for tick in range(1210):
+            for tick in range(ticks):
                 told = tick % 50 == 0
                 writer.append(
                     make_sample(tick),
@@ -37,7 +37,7 @@ def recorded() -> bytes:
             writer.flush()
             writer._tidy()  # all in one file, rows still rows
             shutil.copy(path, path.with_name("copy.vscope"))
-        return path.with_name("copy.vscope").read_bytes()
+        return (path if is_ended else path.with_name("copy.vscope")).read_bytes()
 
 
 def read_all(path: Path) -> tuple[int, bool]:
