@@ -94,6 +94,7 @@ JOBS = (
         has_factory=True,
         needs_cuda=True,
         example=Example("FSDP2", "example.py"),
+        has_loss=False,
     ),
     Job(
         "example_fsdp2_mixed",
@@ -102,6 +103,7 @@ JOBS = (
         ranks=2,
         needs_cuda=True,
         example=Example("FSDP2", "example.py", ("--mixed-precision", "--explicit-prefetching", "--dcp-api")),
+        has_loss=False,
     ),
     Job(
         "example_tensor_parallel",

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,7 @@ class Example(msgspec.Struct, frozen=True):
     folder: str
     script: str
     arguments: tuple[str, ...] = ()
-    # Whether it is given to torchrun; else it starts its ranks itself.
+    # Whether it is given to torchrun; else it starts its ranks itself, which meet at a port that it names.
     has_launcher: bool = True
 
 
@@ -67,6 +69,8 @@ class Job(msgspec.Struct, frozen=True):
     # Whether the package refuses a machine without CUDA, so that there is no plain run.
     needs_cuda: bool = False
     example: Example | None = None
+    # False where it begins with whatever its memory holds, so that each run has another loss.
+    has_loss: bool = True
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -97,6 +101,8 @@ class Suite:
         self._python = str(python)
         self._folder = folder
         self._examples = examples
+        # Of jobs that use the same port in each run.
+        self._port = threading.Lock()
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("VRAMSCOPE_")},
             **_OFFLINE,
@@ -112,7 +118,8 @@ class Suite:
         if job.example is None:
             return self._run_in(JOBS, job, way, recording)
         # Examples leave checkpoints where they run, and begin with those that they find.
-        with tempfile.TemporaryDirectory() as folder:
+        turn = nullcontext() if job.example.has_launcher else self._port
+        with turn, tempfile.TemporaryDirectory() as folder:
             copied = shutil.copytree(self._examples / job.example.folder, Path(folder) / "example")
             return self._run_in(copied, job, way, recording)
 

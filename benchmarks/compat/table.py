@@ -41,11 +41,13 @@ def _compare_loss(job: Job, way: Way, outcome: Outcome, outcomes: Outcomes) -> s
     other = job.name if way is Way.PROBE else job.twin
     pair = (other, Way.SIMULATE) if job.needs_cuda else (job.name, Way.PLAIN)
     expected = None if pair[0] is None else outcomes.get((pair[0], pair[1]))
-    if way is Way.PLAIN or (expected is None and job.needs_cuda):
+    if way is Way.PROBE and outcome.seen_steps != outcome.steps:
+        return f"{outcome.seen_steps or 0} steps"
+    if way is Way.PLAIN or (expected is None and job.needs_cuda) or not job.has_loss:
         return "runs"
     loss = None if expected is None else expected.loss
     if way is Way.PROBE and outcome.loss == loss:
-        return "=" if outcome.seen_steps == outcome.steps else f"{outcome.seen_steps or 0} steps"
+        return "="
     is_equal = way is Way.SIMULATE and _is_close(outcome.loss, loss, LOSS_TOLERANCE)
     return "=" if is_equal else "other loss"
 

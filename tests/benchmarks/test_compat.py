@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.compat import examples
 from benchmarks.compat.running import NO_STEP, Example, Job, Outcome, Way
@@ -40,6 +41,7 @@ def test_an_example_needs_cuda_and_its_probe_has_the_loss_of_the_simulated_card(
     assert cells == ["needs CUDA", "=", "runs", "+2.0 %", ""]
     lost: Outcomes = {**outcomes, ("example", Way.PROBE): Outcome(1.0, loss=0.5, steps=4, seen_steps=3)}
     assert describe(EXAMPLE, Way.PROBE, lost) == "3 steps"
+    assert describe(replace(EXAMPLE, has_loss=False), Way.PROBE, lost) == "3 steps"
     failed: Outcomes = {**outcomes, ("example", Way.SIMULATE): Outcome(1.0, failure=NO_STEP)}
     assert describe(EXAMPLE, Way.SIMULATE, failed) == "fails"
 

@@ -1,4 +1,4 @@
-"""The callback of vramscope in `fit` of Keras, whose steps the probe does not see without it."""
+"""The callback of vramscope in `fit` of Keras: steps with the sizes of their batches."""
 
 from keras_fit import BATCH_SIZE, BATCHES, fit
 from outcome import report
