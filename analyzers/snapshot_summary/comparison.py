@@ -7,7 +7,7 @@ import msgspec
 
 from ...engine.model.memory_snapshot import MemorySnapshot, TraceAction
 from ...engine.units import format_bytes
-from ..diff.model import say_percent, say_signed
+from ..diff.model import say_signed
 from .cursor import ChangeGroups, LiveMoment, TimeCursor, compare_groups
 
 When = Literal["peak", "end"]
@@ -137,7 +137,7 @@ def _judge(devices: tuple[ComparedDevice, ...]) -> str:
         where = f"{size} on device {device.device}"
         return f"B has as much allocated {when} as A: {where}{error}"
     base = moment.a.allocated_bytes or 0
-    share = f" ({say_percent(100 * moment.difference_bytes / base)})" if base else ""
+    share = f" ({100 * abs(moment.difference_bytes) / base:,.1f} %)" if base else ""
     more = "more" if moment.difference_bytes > 0 else "less"
     size = format_bytes(abs(moment.difference_bytes))
     lines = moment.changes[0].rows

@@ -29,6 +29,9 @@ def describe_snapshot_difference(difference: SnapshotDifference, width: int) -> 
         for moment in _list_different(device):
             lines += ["", cut_words(f"device {device.device}, {_WHEN[moment.when]}", width)]
             lines += describe_levels((moment.a, moment.b), width, ("", "A", "B", "B - A"))
+            if not any(changes.rows for changes in moment.changes):
+                lines += ["", "lines, modules and kinds of allocations: no difference"]
+                continue
             for changes in moment.changes:
                 lines += describe_changes(changes, width, "B - A, A, B", absent=("new", "gone"))
     lines.append("")

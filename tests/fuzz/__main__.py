@@ -155,7 +155,8 @@ def _run_blind(name: str, arguments: argparse.Namespace) -> int:
     target = TARGETS[name]
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
-    known = _list_known(target, name)
+    sound, others = _list_known(target, name)
+    known = [*sound, *others]
     words = counts.list_words(_find_code(name))
     with bounding_memory(target.memory_bytes or MOST_RSS_MB << 20):
         # What is known is run first, as it is.
@@ -167,17 +168,19 @@ def _run_blind(name: str, arguments: argparse.Namespace) -> int:
             slowest_s=SLOWEST_S,
             most=len(known),
         )
-        mutator = Mutator(known, words, most_bytes=target.most_bytes, weights=weigh(target.run, known))
+        weights = weigh(target.run, sound, others)
+        mutator = Mutator(known, words, most_bytes=target.most_bytes, weights=weights)
         then = hammer(target.run, mutator.make, folder, seconds=arguments.seconds, slowest_s=SLOWEST_S)
     print(f"executions: {first.executions + then.executions}", flush=True)
     return int(bool(first.finds or then.finds))
 
 
-def _list_known(target: "Target", name: str) -> list[bytes]:
-    """Return sound inputs, those that are kept, those of finds, and what guided fuzzing has found here."""
+def _list_known(target: "Target", name: str) -> tuple[list[bytes], list[bytes]]:
+    """Return sound inputs, and others: kept ones, finds, and what guided fuzzing has found here."""
     files = [*sorted((WORK / name / "corpus").glob("*")), *sorted(FINDS.glob(f"{name}-*.bin"))]
     found = [path.read_bytes() for path in files if path.stat().st_size <= target.most_bytes]
-    return list(dict.fromkeys([*target.seeds(), *load(name), *found]))
+    sound = list(dict.fromkeys(target.seeds()))
+    return sound, sorted({*load(name), *found} - set(sound))
 
 
 def _find_code(name: str) -> counts.Code:
@@ -192,7 +195,8 @@ def _keep(name: str) -> int:
     from .targets import TARGETS
 
     target = TARGETS[name]
-    chosen = choose(target.replay, _list_known(target, name))
+    sound, others = _list_known(target, name)
+    chosen = choose(target.replay, [*sound, *others])
     save(name, chosen)
     return len(chosen)
 

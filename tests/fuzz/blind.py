@@ -12,12 +12,13 @@ import sys
 import time
 import traceback
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -47,11 +48,12 @@ _LEAVES: tuple[Any, ...] = (
     *(None, True, False, 0.5, -0.0, 1e308, 5e-324, float("nan"), float("inf"), float("-inf"), 1.7e9),
     *("", "a", "é\n\x1b[2J", "\u202e", "x" * 300, b"", b"\xc1", [], {}, [None], {"": None}),
 )
+_Thing = TypeVar("_Thing")
 _TOKEN = re.compile(rb"[A-Za-z_]+|\d+(?:\.\d+)?|\s+|[^A-Za-z_\d\s]")
 _MOST_JOINTS = 2000
 _MOST_CHANGES = 6
-# An input that takes this much longer than the quickest is drawn that much less often, down to the least.
-_LEAST_WEIGHT = 0.02
+# An input that takes many times longer than most is drawn that much less often, down to the least.
+_SLOW, _LEAST_WEIGHT = 8.0, 0.02
 _MOST_KEPT = 20
 
 
@@ -63,8 +65,10 @@ class _Known(NamedTuple):
     data: bytes
     # Where its tokens begin, and its end; those of a text are its words, numbers and marks.
     joints: tuple[int, ...]
-    # What it holds, where it is MessagePack.
+    # What it holds, where it is MessagePack or JSON, perhaps behind the byte that says its ending.
     tree: Any = None
+    encode: Callable[[Any], bytes] = msgspec.msgpack.encode
+    prefix: bytes = b""
 
 
 class Mutator:
@@ -86,11 +90,13 @@ class Mutator:
         seed: int | None = None,
     ) -> None:
         self._random = random.Random(seed)
-        self._known = [_Known(data, _find_joints(data), _read_tree(data)) for data in inputs]
-        tokens = {data[a:b] for data, joints, _ in self._known for a, b in pairwise(joints)}
+        self._known = [_know(data) for data in inputs]
+        tokens = {it.data[a:b] for it in self._known for a, b in pairwise(it.joints)}
         edges = (str(number).encode() for number in EDGES)
         self._words = [*edges, *_MARKS, *sorted({*words, *(it for it in tokens if len(it) > 1)})]
         self._leaves = [*_LEAVES, *(leaf for it in self._known for leaf in _list_leaves(it.tree))]
+        self._words_alike = _group(self._words, _name_kind)
+        self._leaves_alike = _group(self._leaves, lambda it: type(it).__name__)
         self._most_bytes = most_bytes
         self._weights = list(accumulate([1.0] * len(self._known) if weights is None else weights))
 
@@ -101,7 +107,7 @@ class Mutator:
             tree = self._change_tree(known.tree)
             while draw() < 0.4:
                 tree = self._change_tree(tree)
-            data = msgspec.msgpack.encode(tree)
+            data = known.prefix + known.encode(tree)
             if draw() < 0.8:
                 return data[: self._most_bytes]
         else:
@@ -122,7 +128,9 @@ class Mutator:
         end = joints[min(len(joints) - 1, at + 1 + (int(draw() * 8) if draw() < 0.3 else 0))]
         kind = draw()
         if kind < 0.5:  # another word, in its place or before it
-            between, end = self._pick(self._words), end if kind < 0.4 else start
+            alike = self._words_alike.get(_name_kind(data[start:end]), self._words)
+            between = self._pick(alike if draw() < 0.6 else self._words)
+            end = end if kind < 0.4 else start
         elif kind < 0.6:
             between = b""
         elif kind < 0.7:  # once more, or many times
@@ -176,11 +184,23 @@ class Mutator:
             if kind < 0.08:
                 return {**node, self._pick(list(node)): node[key]}
             return {**node, key: self._change_tree(node[key])}
-        if isinstance(node, bytes) and kind < 0.9 and (inner := _read_tree(node)) is not None:
+        if isinstance(node, bytes) and kind < 0.9 and (inner := _read_msgpack(node)) is not None:
             return msgspec.msgpack.encode(self._change_tree(inner))
         if isinstance(node, int) and kind < 0.3:
             return max(-(1 << 63), min((1 << 64) - 1, node + int(draw() * 5) - 2))
-        return self._pick(self._leaves)
+        alike = self._leaves_alike.get(type(node).__name__, self._leaves)
+        return self._pick(alike if kind < 0.7 else self._leaves)
+
+
+def _group(things: Iterable[_Thing], name: Callable[[_Thing], str]) -> dict[str, list[_Thing]]:
+    groups = defaultdict[str, list[_Thing]](list)
+    for it in things:
+        groups[name(it)].append(it)
+    return dict(groups)
+
+
+def _name_kind(word: bytes) -> str:
+    return "number" if word[:1].isdigit() else "name" if word[:1].isalpha() else "mark"
 
 
 def _find_joints(data: bytes) -> tuple[int, ...]:
@@ -190,7 +210,21 @@ def _find_joints(data: bytes) -> tuple[int, ...]:
     return (*starts[::step], len(data))
 
 
-def _read_tree(data: bytes) -> Any:
+def _know(data: bytes) -> _Known:
+    joints = _find_joints(data)
+    tree = _read_msgpack(data)
+    if tree is not None:
+        return _Known(data, joints, tree)
+    for prefix, rest in ((b"", data), (data[:1], data[1:])):
+        with suppress(msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            tree = msgspec.json.decode(rest)
+            msgspec.json.encode(tree)
+            if isinstance(tree, list | dict):
+                return _Known(data, joints, tree, msgspec.json.encode, prefix)
+    return _Known(data, joints)
+
+
+def _read_msgpack(data: bytes) -> Any:
     """Return what bytes hold as MessagePack with parts; None if they are something else."""
     if not data or not (0x80 <= data[0] <= 0x9F or data[0] in b"\xdc\xdd\xde\xdf"):
         return None
@@ -210,7 +244,7 @@ def _list_leaves(node: Any) -> Iterator[Any]:
         for key, value in node.items():
             yield key
             yield from _list_leaves(value)
-    elif isinstance(node, bytes) and (inner := _read_tree(node)) is not None:
+    elif isinstance(node, bytes) and (inner := _read_msgpack(node)) is not None:
         yield from _list_leaves(inner)
     elif node is not None:
         yield node
@@ -272,13 +306,15 @@ def _keep_find(
     print(f"kept {path}", file=sys.stderr, flush=True)
 
 
-def weigh(run: Callable[[bytes], object], inputs: Iterable[bytes]) -> list[float]:
-    """Return how often each input is to be drawn, by the time that it takes."""
+def weigh(run: Callable[[bytes], object], sound: Sequence[bytes], others: Sequence[bytes]) -> list[float]:
+    """Return how often each input is to be drawn: half of the time a sound one, and slow ones less often."""
     taken_s = []
-    for data in inputs:
+    for data in (*sound, *others):
         start_s = time.perf_counter()
         with suppress(Exception):  # a find, and kept where it is run as one
             run(data)
         taken_s.append(time.perf_counter() - start_s)
-    quickest_s = sorted(taken_s)[len(taken_s) // 4]
-    return [max(_LEAST_WEIGHT, min(1.0, quickest_s / it)) for it in taken_s]
+    most_s = _SLOW * sorted(taken_s)[len(taken_s) // 2]
+    weights = [max(_LEAST_WEIGHT, min(1.0, most_s / it)) for it in taken_s]
+    halves = sum(weights[: len(sound)]), sum(weights[len(sound) :])
+    return [it / halves[place >= len(sound)] for place, it in enumerate(weights)]

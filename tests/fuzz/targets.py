@@ -403,6 +403,24 @@ def read_settings(data: bytes) -> None:
     _read_guarded(lambda: read_settings_file(path))
 
 
+_SETTINGS = b"""interval = "1s"
+history_window = 600
+theme = "dark"
+columns = ["pid", "memory"]
+serving = ["http://localhost:8000"]
+attach = "ask"
+[alerts]
+level = "medium"
+kinds = ["oom", "leak"]
+on = ["opened", "closed"]
+command = ["notify", "it's"]
+webhook_url = "https://example.org/hook"
+timeout = 2.5
+[record]
+folder = "/tmp"
+"""
+
+
 @cache
 def _seed_samples(most_bytes: int = 1 << 14) -> tuple[bytes, ...]:
     """Return a file of every format that is read, behind the byte of its ending."""
@@ -623,9 +641,7 @@ TARGETS = {
     "sweep-log": Target(read_sweep_log, _seed_sweep_log),
     "config": Target(read_configs, _seed_configs),
     "table": Target(read_table, lambda: [b'case,num_layers,hidden\na,2,64\n"b,c",3,\n']),
-    "settings": Target(
-        read_settings, lambda: [b'interval = "1s"\ntheme = "dark"\n[memory]\nx = 1\n', b"color = false\n"]
-    ),
+    "settings": Target(read_settings, lambda: [_SETTINGS, b"color = false\n"]),
     "cluster": Target(read_cluster_text, _seed_cluster),
     "kernel": Target(read_kernel_files, _seed_kernel),
     "peer-tells": Target(peers.hear, peers.seed_told),

@@ -65,7 +65,7 @@ def b(tmp_path: Path) -> str:
 def test_what_is_new_gone_and_larger_is_listed(a: str, b: str) -> None:
     told = call("diff", a, b, COLUMNS="100")
     assert told.code == 0, told.stderr
-    assert "B has 4 MiB (+30.8 %) more allocated at its peak on device 0; +3 MiB in block" in told.stdout
+    assert "B has 4 MiB (30.8 %) more allocated at its peak on device 0; +3 MiB in block" in told.stdout
     assert ["allocated", "13", "MiB", "17", "MiB", "+4", "MiB"] in [
         it.split() for it in told.stdout.splitlines()
     ]
@@ -76,6 +76,12 @@ def test_what_is_new_gone_and_larger_is_listed(a: str, b: str) -> None:
         ["-1", "MiB", "1", "MiB", "gone", "old", "/job/model.py:7"],
     ]
     assert "device 0: out-of-memory errors: 0 in A, 1 in B" in told.stdout
+
+
+def test_what_does_not_differ_takes_a_line(a: str) -> None:
+    told = call("diff", a, a, COLUMNS="100").stdout
+    assert "B has as much allocated at its peak as A" in told
+    assert told.count("no difference") == told.count("live blocks") > 0
 
 
 def test_json_has_both_moments_and_fits_its_schema(a: str, b: str) -> None:
@@ -107,7 +113,7 @@ def test_exit_codes_of_a_limit(a: str, b: str, tmp_path: Path) -> None:
 def test_without_a_history_only_the_ends_are_compared(a: str, tmp_path: Path) -> None:
     other = write(tmp_path, "end.pickle", [(stack("embed", 3), 6)], has_history=False)
     told = call("diff", a, other, COLUMNS="100")
-    assert "B has 2 MiB (+50.0 %) more allocated at the end on device 0" in told.stdout
+    assert "B has 2 MiB (50.0 %) more allocated at the end on device 0" in told.stdout
     assert "when most was allocated" not in told.stdout
     assert "device 0: only the ends are compared, as one has no history" in told.stdout
 
