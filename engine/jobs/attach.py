@@ -20,7 +20,15 @@ from ..sources.processes import PROC, ProcessStatus, list_mapped_files, read_sta
 from ..viewer.client import Client, connect
 from . import gdb, injector
 from .background import find_or_start_hub
-from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, remove_left_payloads, write_pointer
+from .handover import (
+    FAILED,
+    IMPORTING,
+    STARTED,
+    WITHOUT_TORCH,
+    Handover,
+    remove_left_payloads,
+    write_pointer,
+)
 from .injector import Injection
 from .interpreter import Interpreter, find_interpreter, path_seen_from
 
@@ -267,9 +275,13 @@ def _await_report(handover: Handover) -> None:
 def _explain_silence(report: str, timeout_s: float) -> str:
     """Return why a process that has the probe did not report."""
     if report.startswith(FAILED):
-        return f"could not start the probe: {report.removeprefix(FAILED).strip()[:300]}"
+        return (
+            f"could not start the probe: {report.removeprefix(FAILED).strip()[:300] or 'no reason is known'}"
+        )
     if report == WITHOUT_TORCH:
         return "has the probe but has not imported torch yet; it will report once it does"
+    if report == IMPORTING:
+        return "has the probe but is still importing torch; it will report once it has"
     if report == STARTED:
         return f"has started the probe, but the agent received nothing within {timeout_s:g} s"
     return (

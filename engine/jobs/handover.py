@@ -9,6 +9,7 @@ from ..sources.processes import PROC, read_inner_pid, read_start_ticks
 
 STARTED = "started"
 WITHOUT_TORCH = "without torch"
+IMPORTING = "importing torch"
 # First words of the report that a payload leaves; `failed` is followed by the reason.
 FAILED = "failed"
 
@@ -28,9 +29,13 @@ try:
         exec(compile(file.read(), %(shim)r, "exec"), shim)
     probe = shim["start_probe"](%(probe)r, %(runtime_dir)r)
     import sys
-    if "torch" not in sys.modules:
+    if probe.is_running():
+        pass
+    elif probe.is_importing():
+        told = %(importing)r
+    elif "torch" not in sys.modules:
         told = %(without_torch)r
-    elif not probe.is_running():
+    else:
         told = " ".join([%(failed)r, *probe.current.failures[-1:]])
 except BaseException as error:
     told = %(failed)r + " " + type(error).__name__ + ": " + str(error)
@@ -80,6 +85,7 @@ def write_payload(runtime_dir: Path, payload: Path, report: Path, inner_pid: int
         "report": str(report),
         "started": STARTED,
         "without_torch": WITHOUT_TORCH,
+        "importing": IMPORTING,
         "failed": FAILED,
         "later_s": _GIVEN_AGAIN_AFTER_S,
     }

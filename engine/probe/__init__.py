@@ -11,7 +11,7 @@ those that never import torch shall not pay for the rest.
 from __future__ import annotations
 
 from .base import current
-from .imports import after_torch_import, forget_imports, watch_jax, watch_torch
+from .imports import after_torch_import, forget_imports, is_importing, watch_jax, watch_torch
 from .phases import phase
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "after_torch_import",
     "expect_marks",
+    "is_importing",
     "is_running",
     "on_advice",
     "phase",

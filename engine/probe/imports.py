@@ -42,6 +42,11 @@ def watch_keras(callback: Callback) -> None:
     _keras_watch.add(callback, is_last=True)
 
 
+def is_importing() -> bool:
+    """Return whether an import of torch or JAX is under way, at whose end the probe starts."""
+    return any(watch.is_importing() for watch in (_watch, _jax_watch))
+
+
 def forget_imports() -> None:
     """Undo `watch_torch` and `watch_jax`."""
     _watch.forget_last()
@@ -59,6 +64,8 @@ class ImportWatch:
         self._name = name
         self._callbacks: list[Callback] = []
         self._last: Callback | None = None
+        # The module that is being imported, at whose end there will be a call.
+        self._awaited: Module | None = None
 
     def add(self, callback: Callback, *, is_last: bool) -> None:
         """Add a callback and put the finder in front of the others, once."""
@@ -71,9 +78,14 @@ class ImportWatch:
         module = sys.modules.get(self._name)
         if module is not None and _is_executed(module):
             self._call(callback, module)
+        elif module is not None:
+            self._await_end(module)
 
     def forget_last(self) -> None:
         self._last = None
+
+    def is_importing(self) -> bool:
+        return self._awaited is not None
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Foreign = None) -> Foreign:
         """Return the other finders' spec of the module, with a prepared loader; None for all others."""
@@ -95,11 +107,40 @@ class ImportWatch:
 
         def execute_and_call(module: Module) -> None:
             loader.__dict__.pop("exec_module", None)
-            execute(module)
-            for callback in [*self._callbacks, *([self._last] if self._last else [])]:
-                self._call(callback, module)
+            self._awaited = module
+            try:
+                execute(module)
+                self._call_all(module)
+            finally:
+                self._awaited = None
 
         loader.exec_module = execute_and_call
+
+    def _await_end(self, module: Module) -> None:
+        """Call back at the end of an import that is under way, as in a process that was attached to early.
+
+        Its loader runs already. What is left to happen is that the import system sets `_initializing` of the
+        module's spec to False: until then that name is a property of the spec.
+        """
+        if self._awaited is module:
+            return
+        usual = type(module.__spec__)
+
+        def end(spec: Foreign, value: bool) -> None:
+            spec.__class__ = usual
+            spec._initializing = value
+            self._awaited = None
+            # An import that failed has removed its module.
+            if sys.modules.get(self._name) is module:
+                self._call_all(module)
+
+        awaited = type("AwaitedSpec", (usual,), {"_initializing": property(lambda _spec: True, end)})
+        module.__spec__.__class__ = awaited
+        self._awaited = module
+
+    def _call_all(self, module: Module) -> None:
+        for callback in [*self._callbacks, *([self._last] if self._last else [])]:
+            self._call(callback, module)
 
     def _call(self, callback: Callback, module: Module) -> None:
         try:

@@ -299,11 +299,14 @@ class SeriesTrack:
     def _describe_capacity(self) -> tuple[str, ...]:
         more = self._resized_count - len(self._resized)
         changes = (*self._resized, *((f"capacity changed {more:,} times more",) if more else ()))
-        if len(self._totals) == len(self.devices):
+        count = len(self.devices)
+        missing = count - len(self._totals)
+        if not missing:
             return changes
+        of = "" if missing == count else f" of {missing} of {count} devices"
         if self._capacity_bytes is None:
-            return (*changes, "capacity was not recorded")
-        return (*changes, f"capacity {format_bytes(self._capacity_bytes)} is given, not recorded")
+            return (*changes, f"capacity{of} was not recorded")
+        return (*changes, f"capacity {format_bytes(self._capacity_bytes)}{of} is given, not recorded")
 
 
 class SeriesTick:

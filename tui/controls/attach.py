@@ -181,15 +181,20 @@ class AttachControl:
             feed.detach(pid)
 
     def _refuse(self, pid: int, reason: str) -> None:
-        text = f"Not attached to process {pid}: {make_printable(reason)}."
-        self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+        self._notify_refusal("Not attached", pid, reason)
+
+    def _notify_refusal(self, said: str, pid: int, reason: str) -> None:
+        # Most reasons name the process; once is enough where the alerts line is short.
+        text = make_printable(reason)
+        if not text.startswith(f"process {pid} "):
+            text = f"process {pid}: {text}"
+        self._app.notify(f"{said}: {text}.", severity="warning", timeout=NEWS_S, markup=False)
 
     def _notify_outcome(self, it: RankAttachment) -> None:
         if it.refusal is not None and it.verb == "attach":
             self._refuse(it.pid, it.refusal)
         elif it.refusal is not None:
-            text = f"Not detached from process {it.pid}: {make_printable(it.refusal)}."
-            self._app.notify(text, severity="warning", timeout=NEWS_S, markup=False)
+            self._notify_refusal("Not detached", it.pid, it.refusal)
         else:
             text = make_printable(it.outcome) or f"process {it.pid} no longer reports"
             self._app.notify(f"{text[:1].upper()}{text[1:]}.", timeout=NEWS_S, markup=False)

@@ -84,11 +84,19 @@ STACKED_BELOW = 55
 INDENT = 4
 
 
+# Rows of a scrolling dialog besides its text: border, title, hint, and a free row on each side of the text.
+FRAME_ROWS = 6
+
+
 class _ScrollingDialog(ModalScreen[None]):
     """A dialog with a text that can be longer than it.
 
     Its `VerticalScroll` has no focus: of the presses that come before a frame its own keys follow only one.
     """
+
+    def on_resize(self) -> None:
+        # As high as its text, but no higher than leaves the hint below it in sight.
+        self.query_one(VerticalScroll).styles.max_height = max(1, self.size.height - FRAME_ROWS)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False, immediate=True)

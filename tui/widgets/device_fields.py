@@ -306,10 +306,16 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
         return []
     device = view.device
     role = details_role(view)
+    utilization = percent_text(device.utilization_percent, glyphs)
+    temperature = " " + celsius_text(device.temperature_c, glyphs)
+    if not utilization.startswith(" "):
+        # 100 % fills its cells: the space before it is one that the temperature has to spare.
+        utilization = " " + utilization
+        temperature = temperature.removeprefix(" ") if temperature.startswith("  ") else temperature
     return [
         Span("util", "muted"),
-        Span(percent_text(device.utilization_percent, glyphs), role),
-        Span(" " + celsius_text(device.temperature_c, glyphs), role),
+        Span(utilization, role),
+        Span(temperature, role),
         Span(" " + watts_text(device.power_w, glyphs, limit_w=find_limit(device)).rjust(widths.power), role),
         *details_age(view),
     ]

@@ -191,7 +191,8 @@ def _has_pynvml(distribution: "Distribution") -> bool:
     return "pynvml" in names or "\npynvml.py," in files or "\npynvml/" in files
 
 
-def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:
+def examine_device_files(dev: Path | None = None) -> Iterator[Check]:
+    dev = locate_root() / "dev" if dev is None else dev
     paths = sorted(path for path in dev.glob("nvidia*") if path.is_char_device())
     denied = [path for path in paths if not os.access(path, os.R_OK | os.W_OK)]
     if denied:
@@ -218,7 +219,7 @@ def examine_devices() -> Iterator[Check]:
         return
     listed_count = library.read_number("nvmlDeviceGetCount_v2") or 0
     library.close()
-    source = NvmlSource()
+    source = NvmlSource(locate_root())
     try:
         readers = source.discover()
     except SourceUnavailableError as error:

@@ -216,6 +216,33 @@ def test_an_import_of_torch_that_fails_is_noticed_when_it_is_tried_again(tmp_pat
     assert run(tmp_path, script).splitlines() == ["[]", "[True] True False"]
 
 
+def test_an_import_of_torch_that_is_under_way_is_noticed_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(
+        "import sys\nsys.during()\n"
+        "if not hasattr(sys, 'tried'):\n    sys.tried = 1\n    raise ImportError('no')\nafter = 1\n"
+    )
+    script = """
+    seen, probe = [], load_probe()
+    def during():
+        probe.after_torch_import(lambda torch: seen.append(torch.after))
+        probe.start(sys.argv[1], is_explicit=True)
+        print(seen, probe.is_running(), probe.is_importing())
+    sys.during = during
+    try:
+        import torch
+    except ImportError:
+        print(seen, probe.is_running(), probe.is_importing())
+    import torch
+    print(seen, probe.is_running(), probe.is_importing(), type(torch.__spec__).__name__, failures())
+    """
+    assert run(tmp_path, script, prelude=LOAD).splitlines() == [
+        "[] False True",
+        "[] False False",
+        "[] False True",
+        "[1, 1] True False ModuleSpec []",
+    ]
+
+
 def test_a_process_without_torch_is_left_alone(tmp_path: Path) -> None:
     with listen(tmp_path) as hub:
         assert run(tmp_path, "with probe.phase('x'): probe.step()\nprint(probe.is_running())") == "False\n"

@@ -74,6 +74,15 @@ def test_a_capacity_may_be_given_where_none_was_recorded(tmp_path: Path) -> None
     assert source.notes == ("capacity was not recorded",)
 
 
+def test_a_capacity_that_some_devices_lack_is_said_of_these(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "a.csv", "time_s,device,used_bytes,total_bytes", "1,0,3,900", "1,1,3,")
+    source, _ = play(path)
+    assert source.notes == ("capacity of 1 of 2 devices was not recorded",)
+    source = open_series(path, capacity_bytes=24 * GIB)
+    list(source.samples())
+    assert source.notes == ("capacity 24.0 GiB of 1 of 2 devices is given, not recorded",)
+
+
 def test_of_several_records_at_one_time_the_last_counts_and_the_extremes_stay(tmp_path: Path) -> None:
     rows = ["0,0,10,,50,,", "1,0,90,,95,,", "1,0,20,,60,,", "1,0,40,,5,,", "2,0,30,,30,,"]
     source, samples = play(write_lines(tmp_path / "a.csv", HEADER, *rows))

@@ -117,7 +117,7 @@ async def test_the_marked_process_is_attached_to_after_one_question(monkeypatch:
             await pilot.pause()
         said = [
             "Process 51001 reports (attached in 0.4 s).",
-            "Not attached to process 51002: process 51002 (cat) does not run Python.",
+            "Not attached: process 51002 (cat) does not run Python.",
         ]
         assert [it for it in notices(app) if it in said] == said
 
@@ -222,7 +222,7 @@ async def test_why_it_is_impossible_is_said_instead_of_the_question(monkeypatch:
     app = make_app(AttachingFakeFeed(without_reports()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("tab", "a")
-        said = "Not attached to process 51001: process 51001 belongs to user ann: run `vramscope attach"
+        said = "Not attached: process 51001 belongs to user ann: run `vramscope attach"
         await until(pilot, lambda: any(it.startswith(said) for it in notices(app)))
         assert not isinstance(app.screen, AttachQuestion)
 

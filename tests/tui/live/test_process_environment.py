@@ -154,3 +154,16 @@ async def test_a_refusal_is_told_and_a_process_must_be_selected(job: subprocess.
         await pilot.press("tab", "e")
         assert f"runs on {NODE}" in notices(app)[-1]
         assert app.screen is app.live
+
+
+async def test_a_long_text_leaves_the_hint_below_it_in_sight() -> None:
+    app = app_with(ProcessReading(7))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(TextScreen("Environment", "\n".join(f"V{number}=1" for number in range(60))))
+        await pilot.pause()
+        text = shown_text(app)
+        assert "V0=1" in text
+        assert "V59=1" not in text
+        assert "Esc closes, up and down scroll" in text
+        await pilot.press("end")
+        assert "V59=1" in shown_text(app)

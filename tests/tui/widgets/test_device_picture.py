@@ -84,6 +84,12 @@ def test_a_large_device_says_everything_in_words() -> None:
     assert lines[10].rstrip().endswith("now")
 
 
+@pytest.mark.parametrize(("celsius", "end"), [(64.0, "util 100 % 64 °C"), (100.0, "util 100 % 100 °C")])
+def test_a_device_that_is_wholly_busy_has_a_space_before_its_share(celsius: float, end: str) -> None:
+    busy = replace(gpu(0), utilization_percent=100.0, temperature_c=celsius)
+    assert end in _draw([busy], 110, 12)[0]
+
+
 def test_a_forecast_has_a_glyph_a_word_and_a_reason() -> None:
     snapshot, history = node([gpu(0)], findings=(forecast("GPU-0"),))
     lines = DevicePicture(UNICODE).draw(snapshot, history, 110, 12)

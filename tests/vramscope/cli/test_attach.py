@@ -154,6 +154,23 @@ def test_a_process_without_torch_is_told_and_reports_once_it_has_it(tmp_path: Pa
         wait_until(lambda: [rank["pid"] for rank in list_ranks()] == [target.pid], what="its report")
 
 
+def test_a_process_that_imports_torch_at_this_moment_reports_once_it_has_it(tmp_path: Path) -> None:
+    mark, stub = tmp_path / "go", make_stub_torch(tmp_path)
+    (Path(stub) / "torch/__init__.py").write_text(
+        f"import os, time\nprint('ready')\nwhile not os.path.exists({str(mark)!r}):\n    time.sleep(0.002)\n"
+        "__version__ = '0'\n"
+    )
+    with running("import torch\n" + BUSY, tmp_path, PYTHONPATH=stub) as target:
+        target.wait_for("ready")
+        outcome = run("attach", str(target.pid), "--timeout", "0.3s")
+        assert outcome.code == 7
+        assert outcome.stderr.endswith(
+            "has the probe but is still importing torch; it will report once it has\n"
+        )
+        mark.touch()
+        wait_until(lambda: [rank["pid"] for rank in list_ranks()] == [target.pid], what="its report")
+
+
 def check_late_attach(target: Target, door: Path) -> None:
     """Attach to a process that waits in the kernel until somebody opens `door`, and open it."""
     target.wait_for("ready")

@@ -29,6 +29,7 @@ from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTab
 
 from ...engine.sources.drm_root import DrmMachine
 from ...engine.sources.pretend_kubelet import write_links
+from ...engine.sources.test_nvml_discovery import write_gpu_folders
 from ...pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run
 from .test_stream import agent
@@ -128,6 +129,19 @@ def test_a_device_that_does_not_answer_is_counted(
     checks = checks_of(run("doctor", "--json"))
     told = [check for check in checks.values() if check["status"] == "warning"]
     assert any("device" in check["name"] for check in told)
+
+
+def test_a_gpu_that_was_lost_before_is_listed_also_below_another_root(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
+) -> None:
+    devices = [pretend_driver.add_device(name=f"Card {number}") for number in range(2)]
+    write_gpu_folders(tmp_path / "host", pretend_driver, has_device_files=True)
+    devices[1].detach()
+    checks = checks_of(run("doctor", "--json", VRAMSCOPE_ROOT=str(tmp_path / "host")))
+    assert checks["device 0"]["status"] == "ok"
+    assert checks["device 1"]["status"] == "warning"
+    assert "Card 1" in checks["device 1"]["found"]
+    assert "fell off the bus" in checks["device 1"]["found"]
 
 
 def test_a_running_agent_is_named(pretend_driver: PretendDriver, pretend_environment: dict[str, str]) -> None:
