@@ -84,6 +84,19 @@ def test_the_length_in_a_configuration_is_taken_by_estimate_and_both_plans(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "training in bf16 without dropout"),
+        (("--offload", "optimizer"), "training in bf16 without dropout"),
+        (("--precision", "bf16"), "training without dropout"),
+    ],
+)
+def test_a_precision_is_assumed_only_if_no_flag_gives_it(words: tuple[str, ...], said: str) -> None:
+    outcome = call("estimate", "--model", "llama2-7b", *words, "--json")
+    assert said in json.loads(outcome.stdout)["run"]["assumptions"]
+
+
+@pytest.mark.parametrize(
     ("flags", "bound", "fits", "said"),
     [
         ({}, "none", True, "fits into 80.0 GiB"),
