@@ -94,7 +94,7 @@ def test_text_says_what_lived_by_line_module_and_kind(tmp_path: Path) -> None:
     [
         (("--at", "never"), "not a time: 'never'"),
         (("--at", "#9"), "#9: expected an event from #0 to #4"),
-        (("--at", "2h"), "2h is not within this recording"),
+        (("--at", "2h"), "2h is not within what was recorded, which is 3.0 s long"),
         (("--and", "peak"), "--and needs --at"),
         (("--at", "end", "--devices", "3"), "the devices in the file are 0"),
     ],
