@@ -96,6 +96,17 @@ def test_a_precision_is_assumed_only_if_no_flag_gives_it(words: tuple[str, ...],
     assert said in json.loads(outcome.stdout)["run"]["assumptions"]
 
 
+@pytest.mark.parametrize(("words", "fits"), [((), None), (("--precision", "bf16"), True)])
+def test_a_given_precision_replaces_the_format_of_a_quantized_checkpoint(
+    tmp_path: Path, words: tuple[str, ...], fits: bool | None
+) -> None:
+    """DeepSeek-V3 and gpt-oss are published in fp8 and MXFP4 alone, and trained in bf16."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "mxfp4"}}))
+    outcome = call("estimate", "--model", str(path), "--capacity", "80GiB", *words, "--json")
+    assert json.loads(outcome.stdout)["does_fit"] is fits
+
+
 @pytest.mark.parametrize(
     ("flags", "bound", "fits", "said"),
     [
