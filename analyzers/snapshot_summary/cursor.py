@@ -93,11 +93,16 @@ def compare_groups(
 ) -> tuple[ChangeGroups, ...]:
     """Return how two moments differ, of which all rows are known, with the `most` largest differences.
 
-    They may be of two files. A line with another number, or in another folder, is the same if its function
-    and file have no other line that only one of the moments has.
+    They may be of two files. A grouping that one of them lacks was not measured there, and is left out. A
+    line with another number, or in another folder, is the same if its function and file have no other line
+    that only one of the moments has.
     """
     found = []
-    for before, after in zip(first, second, strict=True):
+    others = {groups.by: groups for groups in second}
+    for before in first:
+        after = others.get(before.by)
+        if after is None:
+            continue
         known = {row.name: row for row in before.rows}
         moved = _find_moved(before.rows, after.rows)
         rows = []

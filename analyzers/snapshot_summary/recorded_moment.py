@@ -27,6 +27,7 @@ def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
         known = len(allocators) == len(ranks) and bool(ranks)
         allocated = sum_all(it.allocated_bytes for it in allocators) if known else None
         reserved = sum_all(it.reserved_bytes for it in allocators) if known else None
+        kinds = _list_kinds(ranks, allocated)
         moment = LiveMoment(
             event=None,
             time_s=sample.time_s,
@@ -37,7 +38,7 @@ def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
             total_bytes=device.memory.total_bytes,
             groups=(
                 _rank("part", [LiveRow(part.name, part.size_bytes) for part in gap.parts]),
-                _rank("kind", _list_kinds(ranks, allocated)),
+                *(() if kinds is None else (_rank("kind", kinds),)),
                 _rank("process", _list_processes(device, ranks)),
             ),
         )
@@ -49,11 +50,11 @@ def _rank(by: By, rows: Sequence[LiveRow]) -> LiveGroups:
     return LiveGroups(by, tuple(present), len(present))
 
 
-def _list_kinds(ranks: Sequence[RankSample], allocated: int | None) -> list[LiveRow]:
-    """Return the tensors of all ranks by kind; nothing where one rank does not report what it holds."""
+def _list_kinds(ranks: Sequence[RankSample], allocated: int | None) -> list[LiveRow] | None:
+    """Return the tensors of all ranks by kind; None where one rank does not report what it holds."""
     states = [rank.model_state for rank in ranks if rank.model_state is not None]
     if not states or len(states) < len(ranks) or allocated is None:
-        return []
+        return None
     named = {
         "parameters": sum_all(state.parameters_bytes for state in states),
         "gradients": sum_all(state.gradients_bytes for state in states),

@@ -48,7 +48,8 @@ def parse_moment(text: str, replay: TimeSpan) -> float:
     if written[:1] in ("+", "-"):
         return min(max(moment_s, replay.start_s), replay.end_s)
     if not math.floor(replay.start_s) <= moment_s <= math.ceil(replay.end_s):
-        raise UsageError(f"{written[:40]} is not within this recording")
+        length_s = replay.end_s - replay.start_s
+        raise UsageError(f"{written[:40]} is not within what was recorded, which is {length_s:.1f} s long")
     return min(max(moment_s, replay.start_s), replay.end_s)
 
 

@@ -197,6 +197,8 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
         owner.device = property(_make_honest(real, owner.device.fget))
     for name, read in _READERS.items():
         replace(torch.Tensor, name, partial(_make_reading, read=read, stand_ins=stand_ins, registry=registry))
+    # Its own reads one element after the other, each by a call of its own.
+    FakeTensor.tolist = torch.Tensor.tolist
     FakeTensor.__repr__ = torch.Tensor.__repr__
     FakeTensor.__deepcopy__ = _copy_deeply
     fake_files.install()

@@ -92,6 +92,8 @@ class StandIns:
             value: Any = read_value(args[0])
         elif name == "equal":
             value = args[0].shape == args[1].shape
+        elif name == "allclose":
+            value = True
         else:
             masks = self._find_masks(name, args)
             if masks is None and not self._has_largest_sizes:

@@ -32,6 +32,7 @@ _NO_TRACE = (
     "the snapshot has no events, so only its end is known: record them with "
     "torch.cuda.memory._record_memory_history() before what you want to see"
 )
+_ONE_KIND = "{}: what its tensors are was measured at only one of the two moments"
 _NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
 
 
@@ -168,6 +169,12 @@ def report_recording(
     times_s = [_find_time(recording, text, span_s, device) for text in at]
     found = [_read_devices(recording, time_s, device) for time_s in times_s]
     names = list(dict.fromkeys(name for each in found for name in each))
+    uneven = [
+        name
+        for name in names
+        if len({any(it.by == "kind" for it in each[name].moment.groups) for each in found if name in each})
+        > 1
+    ]
     return MomentReport(
         file=recording.path.name,
         kind="recording",
@@ -175,7 +182,7 @@ def report_recording(
         devices=tuple(
             _pair(name, [each.get(name) for each in found], times_s, span_s[0], top) for name in names
         ),
-        notes=(_NO_STACKS,),
+        notes=(*(_ONE_KIND.format(name) for name in uneven), _NO_STACKS),
     )
 
 

@@ -115,7 +115,7 @@ def check_device(device: int | None, known: tuple[int, ...]) -> None:
     """Raise a `UsageError` if a device is not among those of a file; None stands for all."""
     if device is not None and device not in known:
         told = ", ".join(map(str, known)) or "none"
-        raise UsageError(f"--device {device}: the devices in the file are {told}")
+        raise UsageError(f"--devices {device}: the devices in the file are {told}")
 
 
 # A flight record as plain text for people: what failed, memory of the device, what was live, what to do.

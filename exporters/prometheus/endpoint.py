@@ -174,7 +174,7 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
     """
     if find_spec("prometheus_client") is None:
         raise UsageError(
-            "--prometheus: the text is made by prometheus_client, which is not installed: "
+            "metrics for Prometheus are made by prometheus_client, which is not installed: "
             "pip install 'vramscope[prometheus]'"
         )
     address = parse_listen_address(text)

@@ -163,6 +163,9 @@ def read_run(arguments: Namespace) -> TrainingRun:
     described = describe_model(arguments.model)
     flags = {name: value for name, value in described.flags.items() if value is not None}
     flags |= _translate(arguments)
+    # Of a config.json it is the format of the checkpoint, which need not be the one that is trained.
+    if arguments.precision is not None and flags.get(CHECKPOINT_FORMAT) is True:
+        flags[CHECKPOINT_FORMAT] = None
     given = Flags(flags)
     flags = {"seq-length": choose_sequence(find_positions(described)), **flags}
     world_size = _count_ranks(arguments, described, Flags(flags))
@@ -255,6 +258,8 @@ THEORY_FLAGS = (
 _NO_ANNOTATIONS = "--format github goes with --model or --factory, and their estimate by vramscope alone"
 FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
 _MARK = "vramscope_simulated"
+# As a config.json spells it; Megatron-LM's flag of this name has the path of a file.
+CHECKPOINT_FORMAT = "quantization_config"
 
 
 def estimate_factory(arguments: Namespace) -> int:

@@ -18,6 +18,7 @@ MARK = (
     '("8GiB") or of this kind ("h100"); growth: per cent by which its peak may exceed the stored one'
 )
 _PROPERTY = "vramscope"
+_WITHOUT_BASELINE = "vramscope-without-baseline"
 _MOST_PLACES = 5
 _HISTORY = "vramscope.engine.workloads.memory_history"
 
@@ -31,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARK)
+    baseline = config.getoption("--vram-baseline")
+    if baseline and not config.getoption("--vram-update") and not (config.rootpath / baseline).is_file():
+        raise pytest.UsageError(f"--vram-baseline {baseline}: no such file; --vram-update writes it")
     if not config.pluginmanager.hasplugin(_HISTORY):  # that of a test's own process
         config.pluginmanager.register(_Cards(config), "vramscope-cards")
 
@@ -45,6 +49,8 @@ class _Cards:
         )
         self._baseline: dict[str, Measured] | None = None
         self._measured: dict[str, Measured] = {}
+        # Tests whose growth is limited, and was compared with nothing.
+        self._without_baseline: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -58,7 +64,9 @@ class _Cards:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what tests needed, also those that workers of pytest-xdist ran."""
         for name, value in report.user_properties:
-            if name == _PROPERTY:
+            if name == _WITHOUT_BASELINE:
+                self._without_baseline.add(report.nodeid)
+            elif name == _PROPERTY:
                 import msgspec
 
                 from .measuring import Measured
@@ -81,6 +89,11 @@ class _Cards:
             for name, measured in sorted(self._measured.items()):
                 for line in describe_measured(name, measured, baseline.get(name), _MOST_PLACES):
                     terminalreporter.write_line(line)
+        if self._without_baseline:
+            terminalreporter.write_line(
+                f"vramscope: growth was not compared, {self._baseline_path} has no size of "
+                f"{', '.join(sorted(self._without_baseline))} (--vram-update stores it)"
+            )
         if self._config.getoption("--vram-update"):
             from .measuring import update_baseline
 
@@ -146,6 +159,7 @@ class _Cards:
             return None
         before = self._read_baseline().get(item.nodeid)
         if before is None:
+            item.user_properties.append((_WITHOUT_BASELINE, True))
             return None
         if outcome.measured.reserved_bytes <= before.reserved_bytes * (1 + growth / 100):
             return None

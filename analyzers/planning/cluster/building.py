@@ -199,7 +199,7 @@ def make_devices(group: NodeEntry, node: str) -> tuple[tuple[ClusterDevice, ...]
     links: set[str | None] = set()
     for entry in _list_entries(group):
         check_counts(1, entry.count, "devices")
-        model = None if entry.device is None else find_device(entry.device)
+        model = None if entry.device is None else find_device(entry.device, can_describe=True)
         links.add(None if model is None else model.link)
         first = len(devices)
         kind = _make_device(entry, model, node)
@@ -289,7 +289,7 @@ def parse_short_form(text: str) -> Cluster:
     nodes, devices, name, network = match.groups()
     counts = int(nodes or 1), int(devices)
     check_counts(*counts, f"cluster {text}")
-    model = find_device(name)
+    model = find_device(name, can_describe=True)
     between = None if counts[0] == 1 else _find_network(text, name, model, network)
     return Cluster(
         name=text.strip(),
@@ -359,7 +359,7 @@ def make_measured_cluster(folder: HardwareFolder, device: str, name: str) -> Clu
     Raises:
         UsageError: The device is not known, or no bandwidth was measured that a link could have.
     """
-    model = find_device(device)
+    model = find_device(device, can_describe=True)
     largest = folder.profiles[0]
     single = [each for each in folder.profiles if each.nodes == 1] or [largest]
     link = _find_link(single, largest.devices_per_node, NVLINK_LATENCY_S, name)

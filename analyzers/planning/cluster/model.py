@@ -286,10 +286,13 @@ def recognise_device(name: str) -> DeviceModel | None:
     return None
 
 
-def find_device(name: str) -> DeviceModel:
+def find_device(name: str, *, can_describe: bool = False) -> DeviceModel:
     """Return a device by its name: `h100`, `RTX 4090`, `4090`, or its driver's name.
 
     Case, blanks, hyphens and the vendor's own words do not count.
+
+    Args:
+        can_describe: Whether a cluster file could describe a device without a name.
 
     Raises:
         UsageError: No such name; the text has the nearest ones.
@@ -303,13 +306,15 @@ def find_device(name: str) -> DeviceModel:
     if model is not None:
         return model
     near = [known[form] for form in known if squashed and squashed in form][:3]
+    near = near or [known[form] for form in known if squashed.startswith(form)][:3]
     near = near or [
         known[form] for asked in (squashed, f"rtx{squashed}") for form in find_nearest(asked, known, most=3)
     ]
     hint = (
         f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(DEVICES)}"
     )
-    raise UsageError(f"device {name[:60]!r} is unknown: {hint} (or give memory and tflops in a cluster file)")
+    other_way = " (or give memory and tflops in a cluster file)" if can_describe else ""
+    raise UsageError(f"device {name[:60]!r} is unknown: {hint}{other_way}")
 
 
 @cache

@@ -8,7 +8,7 @@ import msgspec
 
 from ....engine.errors import UsageError
 from ..theory import ModelShape
-from ..theory.configs.document import FAMILIES, Family, flag_hugging_face
+from ..theory.configs.document import FAMILIES, Family, complete_config, flag_hugging_face
 from ..theory.configs.flags import Flags
 from ..theory.configs.megatron import read_shape
 from ..theory.presets import find_preset
@@ -83,6 +83,7 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         family = _VISION_FAMILIES[family]
     elif not family:
         raise UsageError("model_type is not given; expected the config.json of a model")
+    config = complete_config(config)
     values = Flags(config)
     shape = _read_shape(config, values, family)
     chosen = precision or _read_precision(config, outer)

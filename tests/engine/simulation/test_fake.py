@@ -194,6 +194,19 @@ def test_a_selection_of_unknown_size_has_the_largest(tmp_path: Path) -> None:
     assert found == [[24], [24], [24, 2], [24], *["cuda:0"] * 4]
 
 
+def test_a_large_tensor_is_read_at_once_and_is_close_to_what_it_is_compared_with(tmp_path: Path) -> None:
+    """Element by element three million would take longer than the script may."""
+    script = """
+    import json, torch
+    values = torch.randn(3_000_000, device="cuda")
+    read = values.tolist()
+    close = torch.allclose(values, values + 0)
+    print(json.dumps([len(read), read[0], torch.ones(2, 3, device="cuda").tolist(), close]))
+    """
+    length, first, table, is_close = answers(tmp_path, script, is_fake=True, has_stand_ins=True)
+    assert (length, first, table, is_close) == (3_000_000, 1.0, [[1.0] * 3] * 2, True)
+
+
 TRUNCATED = """
 import json, torch
 peaks = []

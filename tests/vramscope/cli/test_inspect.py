@@ -88,11 +88,11 @@ def test_a_flight_record_is_told_in_text_and_as_json(tmp_path: Path) -> None:
 
 def test_one_device_can_be_asked_for(tmp_path: Path) -> None:
     path = str(write_snapshot(tmp_path, two_devices()))
-    (line,) = call("inspect", path, "--json", "--device", "1").lines
+    (line,) = call("inspect", path, "--json", "--devices", "1").lines
     assert [device["device"] for device in line["devices"]] == [1]
-    outcome = call("inspect", path, "--device", "7")
+    outcome = call("inspect", path, "--devices", "7")
     assert outcome.code == 2
-    assert "--device 7: the devices in the file are 0, 1" in outcome.stderr
+    assert "--devices 7: the devices in the file are 0, 1" in outcome.stderr
 
 
 def test_json_says_what_other_settings_would_save_and_that_it_is_simulated(tmp_path: Path) -> None:

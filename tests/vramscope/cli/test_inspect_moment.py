@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 from tests import REPOSITORY
+from vramscope.engine.model import ModelStateReading
 from vramscope.exporters.schema import render_schema
 
 from ...engine.files import flight_records
@@ -94,7 +96,7 @@ def test_text_says_what_lived_by_line_module_and_kind(tmp_path: Path) -> None:
     [
         (("--at", "never"), "not a time: 'never'"),
         (("--at", "#9"), "#9: expected an event from #0 to #4"),
-        (("--at", "2h"), "2h is not within this recording"),
+        (("--at", "2h"), "2h is not within what was recorded, which is 3.0 s long"),
         (("--and", "peak"), "--and needs --at"),
         (("--at", "end", "--devices", "3"), "the devices in the file are 0"),
     ],
@@ -140,3 +142,16 @@ def test_a_recording_says_what_filled_its_devices(tmp_path: Path) -> None:
     parts = next(groups for groups in device["moments"][0]["groups"] if groups["by"] == "part")
     assert sum(row["size_bytes"] for row in parts["rows"]) == used[0]
     assert "a recording holds no stacks" in call("inspect", path, "--at", "end").stdout
+
+
+def test_kinds_that_were_measured_at_one_moment_only_are_not_compared_with_nothing(tmp_path: Path) -> None:
+    """A probe reads the model once it has made a step; before, its parameters are not 0 bytes."""
+    early, late = make_sample(0), make_sample(1)
+    state = ModelStateReading(parameters_bytes=4096, gradients_bytes=0, optimizer_bytes=0)
+    ranks = tuple(msgspec.structs.replace(rank, model_state=state) for rank in late.ranks)
+    write(tmp_path / "run.vscope", [early, msgspec.structs.replace(late, ranks=ranks)])
+    assert "parameters" in call("inspect", str(tmp_path / "run.vscope"), "--at", "end").stdout
+    outcome = call("inspect", str(tmp_path / "run.vscope"), "--at", "start", "--and", "end")
+    assert "what its tensors are was measured at only one of the two moments" in outcome.stdout
+    assert "parameters" not in outcome.stdout
+    assert "parts of the device" in outcome.stdout

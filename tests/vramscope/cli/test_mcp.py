@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests import REPOSITORY
@@ -162,6 +163,13 @@ def test_an_answer_that_would_be_too_long_is_cut_and_says_where() -> None:
     assert answer["data_s"] == 900.0
     assert answer["left_out"] == {"": 5000 - len(answer["result"])}
     assert len(answer["result"]) >= 16
+
+
+def test_an_empty_answer_says_what_could_not_be_known() -> None:
+    """No finding without an agent is another answer than no finding with one."""
+    tools = ToolsOf(msgspec.structs.replace(make_status(0), notes=("no agent runs",)))
+    for answer in (tools.findings(), tools.forecast()):
+        assert json.loads(answer)["notes"] == ["no agent runs"]
 
 
 def test_a_number_behind_a_finding_is_explained_by_its_id() -> None:

@@ -58,6 +58,7 @@ def test_plain(left_for_the_module):
 """
 OTHER = """
 import pytest
+from program import keep
 
 def test_of_another_file():
     pass
@@ -75,6 +76,10 @@ def test_expected_to_fail():
 @pytest.mark.vram(limit="8GiB")
 def test_that_skips_itself():
     pytest.skip("no data")
+
+@pytest.mark.vram(limit="8GiB", growth=1)
+def test_without_a_baseline():
+    keep(1)
 """
 
 
@@ -89,21 +94,11 @@ def make_measured(**changes: object) -> Measured:
     return Measured(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_others_alone(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "test_program.py").write_text(TESTS)
-    (tmp_path / "test_quick.py").write_text(OTHER)
-    baseline = tmp_path / "vram-baseline.json"
-    update_baseline(
-        baseline, {"test_program.py::test_grows": make_measured(reserved_bytes=500 * MIB, places=())}
-    )
-    before = baseline.read_bytes()
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rs", "--vram-report", "--rootdir", str(tmp_path)],
-        cwd=tmp_path,
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "--rootdir", str(folder)],
+        cwd=folder,
         env={
             **environment,
             "PYTHONPATH": str(ROOT),
@@ -116,9 +111,26 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
         timeout=200,
         check=False,
     )
+
+
+def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_others_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "test_program.py").write_text(TESTS)
+    (tmp_path / "test_quick.py").write_text(OTHER)
+    baseline = tmp_path / "vram-baseline.json"
+    update_baseline(
+        baseline, {"test_program.py::test_grows": make_measured(reserved_bytes=500 * MIB, places=())}
+    )
+    before = baseline.read_bytes()
+    done = run_pytest(tmp_path, "-q", "-rs", "--vram-report")
     text = done.stdout
     assert done.returncode == 1, text + done.stderr
-    assert "4 failed, 2 passed, 2 skipped, 1 xfailed" in text
+    assert "4 failed, 3 passed, 2 skipped, 1 xfailed" in text
+    assert (
+        f"growth was not compared, {baseline} has no size of test_quick.py::test_without_a_baseline" in text
+    )
     assert "not now" in text
     assert "no data" in text
     assert 'expected @pytest.mark.vram(limit="8GiB")' in text
@@ -128,6 +140,13 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     assert "OutOfMemoryError" in text
     assert "device 'huge' is unknown" in text
     assert baseline.read_bytes() == before
+
+
+def test_a_baseline_that_is_named_and_not_there_ends_the_run(tmp_path: Path) -> None:
+    """Else a typing error in a workflow would compare nothing, and pass."""
+    done = run_pytest(tmp_path, "--vram-baseline", "baselin.json")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--vram-baseline baselin.json: no such file; --vram-update writes it" in done.stderr
 
 
 def test_what_grew_is_named_by_function_and_what_shrank_comes_last() -> None:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from ....sentence import count
-from ..shape import BF16
 from .audit import list_not_counted
-from .flags import MICRO_BATCHES, PLAIN_TRAINING, Flags, TrainingRun
+from .flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, Flags, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
 
 # Longer sequences than that are not assumed, however many positions a model has.
@@ -75,8 +74,9 @@ def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gp
     if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
         yield _describe_vocabulary(run, flags)
     if flags.is_on(PLAIN_TRAINING):
-        numbers = run.setup.numbers
-        yield "training in bf16 without dropout" if numbers == BF16 else "training without dropout"
+        # A given precision is a flag of ours, whatever it is.
+        is_assumed = run.setup.numbers.weight_bytes == 2 and not flags.has(PURE)
+        yield "training in bf16 without dropout" if is_assumed else "training without dropout"
     elif not flags.has("bf16") and not flags.has("fp16"):
         yield "training in fp32"
     # A table of Megatron-LM's functional tests leaves it to the names of its cases.

@@ -309,6 +309,16 @@ FAMILIES = {
     "starcoder2": _OTHER_GPT,
     "gpt_neox": _OTHER_GPT._replace(is_tied=False),
 }
+# What transformers takes where a `config.json` lacks it (Gemma3TextConfig): the published ones of Gemma 3 do.
+_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "gemma3_text": {
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+    }
+}
 # Sections of what feeds a decoder, and unknown keys that a refusal names at the most.
 _TOWERS = ("vision_config", "audio_config", "vit_config")
 _MOST_UNREAD = 6
@@ -335,6 +345,11 @@ _SIZES = {
 }
 
 
+def complete_config(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a `config.json` with the sizes that its model type leaves to transformers."""
+    return {**_DEFAULTS.get(str(config.get("model_type") or "").lower(), {}), **config}
+
+
 def flag_hugging_face(
     config: Mapping[str, object], families: Mapping[str, Family] = FAMILIES
 ) -> dict[str, object]:
@@ -346,6 +361,7 @@ def flag_hugging_face(
     Raises:
         UsageError: A size is missing, or `model_type` is not among the families.
     """
+    config = complete_config(config)
     values = Flags(config)
     family = _find_family(values, config, families)
     flags: dict[str, object] = {
@@ -382,7 +398,7 @@ _WITHOUT_INFLUENCE = """
     chunk_size_feed_forward encoder_no_repeat_ngram_size ep_size max_window_layers moe_intermediate_size
     n_ctx n_group n_groups n_shared_experts n_special_tokens no_repeat_ngram_size num_beam_groups num_beams
     num_experts_per_tok num_labels num_return_sequences qk_head_dim rotary_dim shared_expert_intermediate_size
-    token_size type_vocab_size generation_config task_specific_params
+    sliding_window_size token_size type_vocab_size generation_config task_specific_params
 """
 
 

@@ -275,6 +275,7 @@ def test_devices_are_found_by_any_spelling_of_their_name(name: str, kind: str) -
         ("rtx 4095", "rtx4090"),
         ("3060", "rtx3060-12gb"),
         ("6000", "a6000"),
+        ("H100-80GB", "h100[?]$"),
     ],
 )
 def test_an_unknown_device_is_refused_with_the_nearest(name: str, near: str) -> None:

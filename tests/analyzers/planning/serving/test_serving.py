@@ -135,6 +135,41 @@ def test_a_pattern_places_mamba_attention_and_mlp() -> None:
     assert sum(model.has_mlp) == 25
 
 
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ({"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}, 4_300_079_472),
+        (
+            {
+                "hidden_size": 3840,
+                "intermediate_size": 15360,
+                "num_attention_heads": 16,
+                "num_hidden_layers": 48,
+                "num_key_value_heads": 8,
+            },
+            12_187_325_040,
+        ),
+    ],
+    ids=["4b", "12b"],
+)
+def test_gemma_3_as_published_leaves_sizes_to_transformers(text: dict[str, object], parameters: int) -> None:
+    """Its files have no vocabulary, that of 4B no heads; Hugging Face lists these numbers of parameters."""
+    config: dict[str, object] = {
+        "model_type": "gemma3",
+        "torch_dtype": "bfloat16",
+        "text_config": {**text, "model_type": "gemma3_text", "sliding_window": 1024},
+        "vision_config": {
+            "hidden_size": 1152,
+            "image_size": 896,
+            "intermediate_size": 4304,
+            "num_hidden_layers": 27,
+            "patch_size": 14,
+        },
+    }
+    assert _serve(config).parameters == parameters
+    assert read_served_model(config).positions == 131_072
+
+
 def test_windows_follow_the_family_or_the_list_of_layers() -> None:
     assert read_served_model(GEMMA2_2B).caches[:2] == ("sliding", "full")
     gemma3 = read_served_model(GEMMA3_4B)

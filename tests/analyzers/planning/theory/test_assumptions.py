@@ -84,6 +84,30 @@ def test_the_length_in_a_configuration_is_taken_by_estimate_and_both_plans(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "training in bf16 without dropout"),
+        (("--offload", "optimizer"), "training in bf16 without dropout"),
+        (("--precision", "bf16"), "training without dropout"),
+    ],
+)
+def test_a_precision_is_assumed_only_if_no_flag_gives_it(words: tuple[str, ...], said: str) -> None:
+    outcome = call("estimate", "--model", "llama2-7b", *words, "--json")
+    assert said in json.loads(outcome.stdout)["run"]["assumptions"]
+
+
+@pytest.mark.parametrize(("words", "fits"), [((), None), (("--precision", "bf16"), True)])
+def test_a_given_precision_replaces_the_format_of_a_quantized_checkpoint(
+    tmp_path: Path, words: tuple[str, ...], fits: bool | None
+) -> None:
+    """DeepSeek-V3 and gpt-oss are published in fp8 and MXFP4 alone, and trained in bf16."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIG, "quantization_config": {"quant_method": "mxfp4"}}))
+    outcome = call("estimate", "--model", str(path), "--capacity", "80GiB", *words, "--json")
+    assert json.loads(outcome.stdout)["does_fit"] is fits
+
+
+@pytest.mark.parametrize(
     ("flags", "bound", "fits", "said"),
     [
         ({}, "none", True, "fits into 80.0 GiB"),

@@ -172,12 +172,23 @@ LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk
         # As transformers builds them; 302 and 698 M (arXiv 2503.19786, table 1); 20.91 and 116.83 B
         # (arXiv 2508.10925, table 1).
         (make_gemma("gemma3_text", 1152, 6912, 26, 4, 1, 256, vocab=262144), 999_885_952),
+        # The section of a published file lacks its vocabulary, heads and positions (Gemma 3 4B).
+        (
+            {
+                "model_type": "gemma3_text",
+                "hidden_size": 2560,
+                "intermediate_size": 10240,
+                "num_hidden_layers": 34,
+                "sliding_window": 1024,
+            },
+            3_880_263_168,
+        ),
         (GPT_OSS, 20_914_757_184),
         ({**GPT_OSS, "num_hidden_layers": 36, "num_local_experts": 128}, 116_829_156_672),
     ],
     ids=[
         *("gpt-neox-20b", "gemma-2b", "qwen3-30b-a3b", "deepseek-v3", "gemma2-2b", "gemma2-9b", "gemma2-27b"),
-        *("gemma3-1b", "gpt-oss-20b", "gpt-oss-120b"),
+        *("gemma3-1b", "gemma3-4b", "gpt-oss-20b", "gpt-oss-120b"),
     ],
 )
 def test_families_of_hugging_face_have_the_parameters_of_their_checkpoints(
@@ -391,6 +402,12 @@ def test_a_tower_is_refused_with_its_section_and_with_what_its_decoder_lacks(
         towers["audio_config"] = {"hidden_size": 64}
     with pytest.raises(UsageError, match=f"model_type '{kind}' cannot be estimated: .*{missing}"):
         flag_hugging_face({"model_type": kind, "text_config": text, **towers})
+
+
+def test_every_size_in_the_published_file_of_gemma_2_is_known() -> None:
+    config = {**make_gemma("gemma2", 3584, 14336, 42, 16, 8, 256), "sliding_window_size": 4096}
+    config |= {"sliding_window": 4096, "query_pre_attn_scalar": 256, "cache_implementation": "hybrid"}
+    assert list(list_not_counted(Flags(flag_hugging_face(config)))) == []
 
 
 def test_an_unknown_model_is_refused_with_the_sizes_that_nobody_reads() -> None:
