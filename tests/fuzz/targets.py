@@ -81,7 +81,8 @@ from vramscope.planning.joint import read_cluster
 from . import peers
 from .showing import is_shown, showing_all
 
-MOST_SAMPLES = 5000
+MOST_SAMPLES, SHOWN_SAMPLES = 100, 5000
+"""Read of a series by most runs, and by those that show what they read."""
 _CHOICES: dict[str, msgspec.msgpack.Decoder[list[Any]]] = {
     "int": msgspec.msgpack.Decoder(list[int]),
     "float": msgspec.msgpack.Decoder(list[float]),
@@ -198,9 +199,9 @@ def _put(name: str, data: bytes) -> Path:
     return path
 
 
-def _check_samples(samples: Iterable[Sample]) -> None:
+def _check_samples(samples: Iterable[Sample], most: int = SHOWN_SAMPLES) -> None:
     """Read samples and send them through the wire, which has to take them."""
-    for sample in islice(samples, MOST_SAMPLES):
+    for sample in islice(samples, most):
         msgspec.msgpack.decode(msgspec.msgpack.encode(sample), type=Sample)
 
 
@@ -270,8 +271,8 @@ def read_told(data: bytes) -> None:
 
 def read_series(data: bytes) -> None:
     """Read a file in whatever format of series its content says that it is."""
-    path = _put("series.txt", data)
-    _read_guarded(lambda: _check_samples(open_series(path).samples()))
+    path, most = _put("series.txt", data), SHOWN_SAMPLES if is_shown(data) else MOST_SAMPLES
+    _read_guarded(lambda: _check_samples(open_series(path).samples(), most))
 
 
 def read_trace(data: bytes) -> None:
@@ -282,8 +283,8 @@ def read_trace(data: bytes) -> None:
 
 def play_trace(data: bytes) -> None:
     """Read a memory trace as `import` does: piece by piece."""
-    path = _put(TRACE_NAME, data)
-    _read_guarded(lambda: _check_samples(open_series(path).samples()))
+    path, most = _put(TRACE_NAME, data), SHOWN_SAMPLES if is_shown(data) else MOST_SAMPLES
+    _read_guarded(lambda: _check_samples(open_series(path).samples(), most))
 
 
 def read_memory(data: bytes) -> None:
