@@ -283,11 +283,9 @@ class _PoolTrack(OpenFinding):
         yield _SERVER(server.name)
         yield _ENGINE(engine.name)
         if forecast is not None:
-            for key, seconds in (
-                (_TIME_LEFT, forecast.in_s),
-                (_TIME_LOW, forecast.low_s),
-                (_TIME_HIGH, forecast.high_s),
-            ):
+            # A small pool ends by chance: its mean use says no time.
+            times = (forecast.in_s, forecast.low_s, forecast.high_s) if forecast.few is None else ()
+            for key, seconds in zip((_TIME_LEFT, _TIME_LOW, _TIME_HIGH), times, strict=False):
                 if seconds is not None:
                     yield key(seconds)
             if forecast.peak_share is not None:
@@ -310,6 +308,9 @@ class _PoolTrack(OpenFinding):
 
 def _describe_end(forecast: PoolForecast, used: float) -> str:
     growth = f"{used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute"
+    if forecast.few is not None:
+        few = f"about {forecast.few} sequences fill it"
+        return f"may run out of its KV pool at any time at the present arrival: {few} ({used:.0%} in use)"
     if forecast.in_s is None:
         peak = (
             "" if forecast.peak_share is None else f", about {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
@@ -324,6 +325,8 @@ def _describe_method(forecast: PoolForecast | None) -> str:
         return "The server's own counter of preemptions, over the last minute"
     if forecast.arriving_per_s is None:
         return "A line through the pool's use over the last minutes, averaged over 10 s"
+    if forecast.few is not None:
+        return "The use at which the pool settles at the present arrival, and its scatter by long sequences"
     return (
         "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "
         "computed ahead"
