@@ -1,4 +1,4 @@
-"""When the KV pool of an engine runs out at the present arrival, from what arrives and what is computed.
+"""When the KV pool of an engine runs out at the present arrival rate, from what arrives and what is computed.
 
 The use of a pool follows the arrival of requests late: by Little's law it is the arrival rate times the time
 for which a sequence stays, and that time grows with the sequences that run. So the use is computed forward

@@ -125,7 +125,7 @@ def test_a_pool_for_a_few_sequences_ends_by_chance_and_the_finding_says_no_time(
     assert watch(ServingAnalyzer(), play(calm, 900.0)) == {}
     server = SimulatedServer(ServerSetup(traffic=traffic, blocks=1500), 3)
     found = watch(ServingAnalyzer(), play(server, 1700.0))[PREEMPTION]
-    assert "may run out of its KV pool at any time at the present arrival: about" in found[0].title
+    assert "may run out of its KV pool at any time at the present arrival rate: about" in found[0].title
     assert "sequences fill it" in found[0].title
     assert not any(it.name.startswith(("time to", "lower", "upper")) for it in found[0].evidence)
     assert "scatter by long sequences" in (found[0].method or "")
