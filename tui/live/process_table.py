@@ -12,6 +12,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...analyzers.findings.driver_tools import NVIDIA, find_tools
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
@@ -396,10 +397,19 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
         # An arrow that is a letter must not look like one of the title.
         blank = " " if mark and self.glyphs.name == "ascii" else ""
-        title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
+        words = column.title
+        if column.name == "sm" and not self._has_nvidia:
+            words = "BUSY"  # a streaming multiprocessor is NVIDIA's
+        title = f"{mark}{blank}{words}" if column.is_number else f"{words}{blank}{mark}"
         if column.width and cell_len(title) != column.width + 1:
             title = fit_columns([title], [column.width], "r" if column.is_number else "l", ELLIPSIS)[0]
         return Span(title, "accent" if is_sorted else "muted")
+
+    @property
+    def _has_nvidia(self) -> bool:
+        """Whether a row is of a GPU by NVIDIA, or there is no row that says of which."""
+        makers = {find_tools(row.device) is NVIDIA for row in self._all_rows}
+        return not makers or True in makers
 
     @property
     def _count_role(self) -> Role:
