@@ -33,6 +33,7 @@ from .process_rows import (
     arrange_tree,
     choose_columns,
     collect_rows,
+    drop_program_folder,
     filter_rows,
     find_known,
     find_terms,
@@ -440,13 +441,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
-    """Return a command from a character on; too long and not scrolled, without its program's folder.
-
-    The folder of an interpreter is long and uninteresting; what it runs distinguishes two jobs.
-    """
-    program, gap, arguments = command.partition(" ")
-    if offset == 0 and len(command) > width and arguments:
-        command = program.rpartition("/")[2] + gap + arguments
+    """Return a command from a character on; too long and not scrolled, without its program's folder."""
+    if offset == 0 and len(command) > width:
+        command = drop_program_folder(command)
     return fit_text(command[offset:], width, ELLIPSIS)
 
 
