@@ -8,6 +8,7 @@ EXTRAS = {
     "networkx": "figures",
     "numpy": "figures",
     "opacus": "train",
+    "tomlkit": "settings",
     "torch": "train",
 }
 """The extra that brings a package; packages whose lack is explained where they are used are not listed."""

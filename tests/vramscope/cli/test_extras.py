@@ -65,6 +65,7 @@ def test_extras_bring_what_they_are_named_for_and_the_program_needs_no_package_o
         "otel",
         "parquet",
         "prometheus",
+        "settings",
         "train",
     }
 
