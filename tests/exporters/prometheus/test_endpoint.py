@@ -185,6 +185,17 @@ def test_who_has_no_right_password_is_told_nothing_and_asked_for_one(tmp_path: P
             assert refused.value.read() == b"Unauthorized\n"
 
 
+def test_on_loopback_metrics_are_for_everybody_until_there_are_passwords(tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hash_password('sesame')}\n")
+    assert not read_endpoint_options("", None, is_insecure=False).protection.basic_auth_users
+    with serving() as server:
+        assert fetch(server.url) == b"for \n"
+    users = read_endpoint_options("", config, is_insecure=False).protection.basic_auth_users
+    with serving(passwords=Passwords(users)) as server, pytest.raises(HTTPError, match="401"):
+        fetch(server.url)
+
+
 def test_passwords_alone_do_not_open_an_address_beyond_loopback(tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users:\n  alice: {hash_password('sesame')}\n")
