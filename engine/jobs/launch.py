@@ -223,11 +223,11 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
 
 
 def describe_for_people(device: SimulatedDevice) -> str:
-    how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
-    each = "" if device.devices == 1 else "each "
+    how = "without storage, so values are not computed" if device.is_fake else "on the CPU"
+    each = "it" if device.devices == 1 else "each"
     return (
-        f"simulating {_count_cards(device)} {how} ({format_gib(device.context_bytes)} GiB of "
-        f"{each or 'it '}stands for the CUDA context); values are modelled"
+        f"simulating {_count_cards(device)} {how}; {format_gib(device.context_bytes)} GiB of {each} "
+        "stands for the CUDA context; memory is modelled, not measured"
     )
 
 
