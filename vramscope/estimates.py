@@ -1,6 +1,7 @@
 """`estimate_step`: the memory of one training step of the user's own code, traced without a GPU."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -199,6 +200,21 @@ def _call(command: Sequence[str], *, is_simulated: bool = True) -> int:
     return ended.returncode
 
 
+# Who calls a function has no flags: the errors of `vramscope estimate --factory`, with the arguments instead.
+_FLAG = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*")
+_ARGUMENTS = {
+    "--batch-size": "batch_size",
+    "--factory": "factory",
+    "--full": "is_full",
+    "--input": "inputs",
+    "--layers": "layers",
+    "--optimizer": "optimizer",
+    "--rank": "rank",
+    "--ranks": "ranks",
+    "--seq": "seq_length",
+}
+
+
 class ShownEstimate(StepEstimate, frozen=True, kw_only=True):
     """An estimate that a notebook shows as the text that `vramscope estimate --factory` prints."""
 
@@ -255,7 +271,12 @@ def estimate_step(
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
     )
-    estimate = estimate_request(request, capacity_bytes)[1]
+    try:
+        estimate = estimate_request(request, capacity_bytes)[1]
+    except JaxStepError:
+        raise
+    except UsageError as error:
+        raise UsageError(_FLAG.sub(lambda it: _ARGUMENTS.get(it[0], it[0]), str(error))) from None
     return ShownEstimate(**{name: getattr(estimate, name) for name in estimate.__struct_fields__})
 
 

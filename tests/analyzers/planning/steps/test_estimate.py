@@ -245,8 +245,10 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
         ("trainings:broken", {"layers": 3}, "no argument layers; its arguments are none"),
         ("trainings:square", {}, "returned a module: give its input, for example"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
-        ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected 1 or more"),
-        ("nowhere:make", {}, "--factory nowhere:make: No module named 'nowhere'"),
+        ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
+        ("trainings:plain", {"is_full": True}, "^is_full needs layers: without it"),
+        ("trainings:plain", {"rank": 1}, "^rank needs ranks: how many there are"),
+        ("nowhere:make", {}, "^factory nowhere:make: No module named 'nowhere'"),
     ],
 )
 def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, int], said: str) -> None:
