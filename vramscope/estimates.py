@@ -17,7 +17,7 @@ from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
 from vramscope.analyzers.planning.steps.compiled import CompiledAnalysis, CompiledEstimate, judge_compiled
 from vramscope.engine.child_processes import module_command, user_code_environment
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
 from vramscope.exporters.estimates import describe_step_estimate
 from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
@@ -79,7 +79,7 @@ def trace_steps(request: StepRequest) -> Tracing:
     if find_spec("torch") is None:
         if find_spec("jax") is not None:
             raise JaxStepError("estimate_step needs PyTorch; for JAX use vramscope estimate --factory")
-        raise UsageError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
+        raise PackageMissingError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
     found = _run(request, is_fake=True)
     if found.error is None:
         return Tracing(result=found, is_fake=True)
@@ -256,6 +256,7 @@ def estimate_step(
         is_full: Trace every layer.
 
     Raises:
+        PackageMissingError: PyTorch is not installed.
         UsageError: The step cannot be traced. Errors of the user's own code are on stderr, unchanged.
     """
     request = StepRequest(

@@ -19,7 +19,7 @@ import pytest
 from tests.engine.alerts.test_deliverer import make_certificate
 from tests.waiting import wait_until
 from vramscope.engine.cluster.addresses import TcpAddress, describe_holder
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, PackageMissingError, UsageError
 from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.endpoint import (
     Passwords,
@@ -99,7 +99,7 @@ def test_beyond_loopback_nothing_is_served_unprotected_unless_that_is_typed() ->
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(UsageError, match=r"pip install 'vramscope\[prometheus\]'"):
+    with pytest.raises(PackageMissingError, match=r"pip install 'vramscope\[prometheus\]'"):
         read_endpoint_options("", None, is_insecure=False)
 
 

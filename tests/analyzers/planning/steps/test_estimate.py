@@ -9,7 +9,7 @@ import pytest
 from vramscope import estimates
 from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
 from vramscope.analyzers.planning.steps.outside import find_largest_convolution
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
 from ....components import require_package
@@ -258,7 +258,7 @@ def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, i
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
+    with pytest.raises(PackageMissingError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
         estimate_step("trainings:plain")
 
 
