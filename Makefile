@@ -82,11 +82,11 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "vramscope: installing into $(VENV)" >&2
-	@$(PIP) --editable '.[figures]' >&2 && touch $@
+	@$(PIP) --editable '.[figures,settings]' >&2 && touch $@
 
 $(VENV)/.trained: $(VENV)/.installed
 	@echo "vramscope: installing what the demo trains with into $(VENV)" >&2
-	@$(PIP) --editable '.[figures,train]' >&2 && touch $@
+	@$(PIP) --editable '.[figures,settings,train]' >&2 && touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2

@@ -1,6 +1,7 @@
 """`estimate_step`: the memory of one training step of the user's own code, traced without a GPU."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
 from vramscope.analyzers.planning.steps.compiled import CompiledAnalysis, CompiledEstimate, judge_compiled
 from vramscope.engine.child_processes import module_command, user_code_environment
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
 from vramscope.exporters.estimates import describe_step_estimate
 from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
@@ -78,7 +79,7 @@ def trace_steps(request: StepRequest) -> Tracing:
     if find_spec("torch") is None:
         if find_spec("jax") is not None:
             raise JaxStepError("estimate_step needs PyTorch; for JAX use vramscope estimate --factory")
-        raise UsageError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
+        raise PackageMissingError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
     found = _run(request, is_fake=True)
     if found.error is None:
         return Tracing(result=found, is_fake=True)
@@ -199,6 +200,21 @@ def _call(command: Sequence[str], *, is_simulated: bool = True) -> int:
     return ended.returncode
 
 
+# Who calls a function has no flags: the errors of `vramscope estimate --factory`, with the arguments instead.
+_FLAG = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*")
+_ARGUMENTS = {
+    "--batch-size": "batch_size",
+    "--factory": "factory",
+    "--full": "is_full",
+    "--input": "inputs",
+    "--layers": "layers",
+    "--optimizer": "optimizer",
+    "--rank": "rank",
+    "--ranks": "ranks",
+    "--seq": "seq_length",
+}
+
+
 class ShownEstimate(StepEstimate, frozen=True, kw_only=True):
     """An estimate that a notebook shows as the text that `vramscope estimate --factory` prints."""
 
@@ -240,6 +256,7 @@ def estimate_step(
         is_full: Trace every layer.
 
     Raises:
+        PackageMissingError: PyTorch is not installed.
         UsageError: The step cannot be traced. Errors of the user's own code are on stderr, unchanged.
     """
     request = StepRequest(
@@ -255,7 +272,12 @@ def estimate_step(
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
     )
-    estimate = estimate_request(request, capacity_bytes)[1]
+    try:
+        estimate = estimate_request(request, capacity_bytes)[1]
+    except JaxStepError:
+        raise
+    except UsageError as error:
+        raise UsageError(_FLAG.sub(lambda it: _ARGUMENTS.get(it[0], it[0]), str(error))) from None
     return ShownEstimate(**{name: getattr(estimate, name) for name in estimate.__struct_fields__})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
+from typing import NamedTuple
 
 import msgspec
 
@@ -195,19 +196,33 @@ def describe_for_job(
     return msgspec.json.encode(config).decode()
 
 
-def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -> None:
+class CardWords(NamedTuple):
+    """What the user can change about a card, in the words of the place where it was given."""
+
+    size: str = "--simulate"
+    devices: str = "--device-count"
+    enlarge: str = "give a larger card or a smaller --context"
+    reserve: str = "--host-reserve"
+    use_fake: str = "add --fake"
+
+
+RUN_WORDS = CardWords()
+
+
+def check_device(
+    device: SimulatedDevice, *, host_available_bytes: int | None, words: CardWords = RUN_WORDS
+) -> None:
     """Refuse impossible cards, and real storage that this host has not got.
 
     Raises:
         UsageError: There is no such card, or its tensors would not fit into host memory.
     """
     if not 1 <= device.devices <= MOST_DEVICES:
-        raise UsageError(f"--device-count {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
+        raise UsageError(f"{words.devices} {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
     if device.context_bytes >= device.total_bytes:
         raise UsageError(
-            f"--simulate {format_bytes(device.total_bytes)}: expected more than the "
-            f"{format_bytes(device.context_bytes)} context of each process; give a larger card or a "
-            "smaller --context"
+            f"{words.size} {format_bytes(device.total_bytes)}: expected more than the "
+            f"{format_bytes(device.context_bytes)} context of each process; {words.enlarge}"
         )
     if device.is_fake or host_available_bytes is None:
         return
@@ -215,19 +230,19 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
     free_bytes = max(0, host_available_bytes - device.host_reserve_bytes)
     if needed_bytes > free_bytes:
         raise UsageError(
-            f"--simulate: real tensors on {_count_cards(device)} may need {format_bytes(needed_bytes)} "
-            f"of host memory, but {format_bytes(free_bytes)} are free (--host-reserve keeps "
-            f"{format_bytes(device.host_reserve_bytes)} more): add --fake, which stores nothing, or "
+            f"{words.size}: real tensors on {_count_cards(device)} may need {format_bytes(needed_bytes)} "
+            f"of host memory, but {format_bytes(free_bytes)} are free ({words.reserve} keeps "
+            f"{format_bytes(device.host_reserve_bytes)} more): {words.use_fake}, which stores nothing, or "
             "simulate less"
         )
 
 
 def describe_for_people(device: SimulatedDevice) -> str:
-    how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
-    each = "" if device.devices == 1 else "each "
+    how = "without storage, so values are not computed" if device.is_fake else "on the CPU"
+    each = "it" if device.devices == 1 else "each"
     return (
-        f"simulating {_count_cards(device)} {how} ({format_gib(device.context_bytes)} GiB of "
-        f"{each or 'it '}stands for the CUDA context); values are modelled"
+        f"simulating {_count_cards(device)} {how}; {format_gib(device.context_bytes)} GiB of {each} "
+        "stands for the CUDA context; memory is modelled, not measured"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import InputFileError, UsageError
+from ..extras import find_missing_package
 from ..files.base.input_file import read_text_file, show_path, show_text
 from ..files.base.output_file import replacing
 from ..files.base.toml_text import parse_toml
@@ -100,6 +101,7 @@ def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> 
     Raises:
         UsageError: A key is unknown or a value does not fit.
         InputFileError: The file cannot be understood or written.
+        PackageMissingError: tomlkit is not installed.
     """
     path = Path(os.path.realpath(config_file() if path is None else path))
     checked = {_key(name): _checked(name, value) for name, value in values.items()}
@@ -129,10 +131,11 @@ def _checked(name: str, value: object) -> object:
 
 def _updated_text(path: Path, values: Mapping[str, object]) -> str:
     # tomlkit keeps comments and order; it is slow to import, so only saving pays for it.
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    from ..files.base.toml_text import parse_toml
+    try:
+        import tomlkit
+        from tomlkit.exceptions import TOMLKitError
+    except ModuleNotFoundError as error:
+        raise find_missing_package(error) or error from None
 
     try:
         text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES) if os.path.lexists(path) else ""

@@ -18,7 +18,7 @@ import msgspec
 
 from ...analyzers.findings.driver_tools import find_maker
 from ...analyzers.health.health import KINDS as HEALTH_KINDS
-from ...engine.errors import UsageError
+from ...engine.errors import PackageMissingError, UsageError
 from ...engine.model import REAL_KINDS, DeviceSample
 from ..metrics.collection import UP_NAME, collect
 from ..metrics.families import Metric, Picture
@@ -203,10 +203,11 @@ def read_otlp_options(text: str, *, is_insecure: bool) -> OtlpOptions:
         text: Address of a collector; empty for that of the variables, or of this node.
 
     Raises:
-        UsageError: The SDK is not installed, an address or interval is none, or the way is not protected.
+        PackageMissingError: The SDK is not installed.
+        UsageError: An address or interval is none, or the way is not protected.
     """
     if not _has_exporter():
-        raise UsageError(
+        raise PackageMissingError(
             "--otlp: metrics are sent by opentelemetry-exporter-otlp-proto-http, which is not installed: "
             "pip install 'vramscope[otel]'"
         )

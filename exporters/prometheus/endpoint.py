@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...engine.cluster.addresses import LOOPBACK, TcpAddress
-from ...engine.errors import InputFileError, UsageError
+from ...engine.errors import InputFileError, PackageMissingError, UsageError
 from ...engine.files.base.input_file import decode_text, read_input_file, show_path
 from ...engine.files.base.yaml_text import YamlError, parse_yaml
 
@@ -169,11 +169,12 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
         text: What `--prometheus` says: an address and port, a port, or nothing.
 
     Raises:
-        UsageError: prometheus_client is not installed, or the address must not be served as it is.
+        PackageMissingError: prometheus_client is not installed.
+        UsageError: The address must not be served as it is.
         InputFileError: The web configuration cannot be used.
     """
     if find_spec("prometheus_client") is None:
-        raise UsageError(
+        raise PackageMissingError(
             "metrics for Prometheus are made by prometheus_client, which is not installed: "
             "pip install 'vramscope[prometheus]'"
         )
@@ -202,10 +203,11 @@ def check_users(users: Mapping[str, str]) -> None:
         users: Bcrypt hash of the password of each.
 
     Raises:
-        UsageError: bcrypt is not installed, or one has no bcrypt hash of a bearable cost.
+        PackageMissingError: bcrypt is not installed.
+        UsageError: One has no bcrypt hash of a bearable cost.
     """
     if find_spec("bcrypt") is None:
-        raise UsageError(
+        raise PackageMissingError(
             "passwords are checked by bcrypt, which is not installed: pip install 'vramscope[prometheus]'"
         )
     for name, hashed in users.items():

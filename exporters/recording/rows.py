@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO, NamedTuple, TextIO
 
-from ...engine.errors import InputFileError, UsageError
+from ...engine.errors import InputFileError, PackageMissingError
 from ...engine.files.series.open import COLUMNS
 from ...engine.model import (
     AllocatorReading,
@@ -212,14 +212,14 @@ def write_table(columns: Sequence[tuple[str, str]], rows: Iterable[Values], stre
         stream: Where to; need not be seekable.
 
     Raises:
-        UsageError: pyarrow is not installed.
+        PackageMissingError: pyarrow is not installed.
         InputFileError: A value cannot be one of memory.
     """
     try:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UsageError(
+        raise PackageMissingError(
             "--parquet needs pyarrow, which is not installed: pip install 'vramscope[parquet]'"
         ) from error
     types = [arrow.type_for_alias(kind) for _, kind in columns]

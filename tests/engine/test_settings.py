@@ -1,11 +1,12 @@
 """Settings: one order of precedence, every fault told by place and expectation, comments kept on saving."""
 
+import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, PackageMissingError, UsageError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.settings import (
     SETTING_KEYS,
@@ -276,6 +277,20 @@ def test_saving_where_nothing_can_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputFileError, match="settings not saved"):
         save_settings({"theme": "light"}, path=tmp_path / "file" / "config.toml")
+
+
+def test_saving_without_tomlkit_names_the_extra_and_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\n")
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    with pytest.raises(PackageMissingError) as refused:
+        save_settings({"theme": "light"}, path=path)
+    assert str(refused.value) == (
+        "this needs tomlkit, which is not installed here: pip install 'vramscope[settings]'"
+    )
+    assert path.read_text() == "# mine\n"
 
 
 def test_every_sort_column_can_be_set() -> None:

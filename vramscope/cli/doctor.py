@@ -502,7 +502,7 @@ def examine_attach() -> Iterator[Check]:
             yield Check("attach", "ok", found)
 
 
-DISTRIBUTIONS = ("textual", "rich", "msgspec", "pyzmq", "psutil", "nvidia-ml-py", "shtab", "tomlkit")
+DISTRIBUTIONS = ("textual", "rich", "msgspec", "pyzmq", "psutil", "nvidia-ml-py", "shtab")
 _CONTAINER_MARKS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from vramscope.engine.child_processes import LEDGERS_NAME, module_command, user_code_environment
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.files.base.output_file import replacing
 from vramscope.engine.jobs.launch import (
     DEFAULT_CONTEXT_BYTES,
@@ -458,8 +458,9 @@ def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = 
         on_phase: Called with the run so far after each phase.
 
     Raises:
-        UsageError: It cannot start: an unknown preset, a count below 1, a missing package, a model that
-            Opacus refuses. Errors of the user's own code are printed on stderr before this one.
+        PackageMissingError: PyTorch or Opacus is not installed.
+        UsageError: It cannot start: an unknown preset, a count below 1, a model that Opacus refuses. Errors
+            of the user's own code are printed on stderr before this one.
     """
     environ = dict(os.environ)
     if training.strategy is None and count_ranks(environ) > 1:
@@ -474,6 +475,8 @@ def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = 
     again = _choose_again(choice, last, training, environ, free_bytes)
     if again is not None:
         run, last = train_apart(training, again, environ=environ, on_phase=on_phase, ranks=ranks)
+    if last.obstacle == "no_package":
+        raise PackageMissingError(last.error or "a package is not installed")
     if last.obstacle in ("refused", "no_cuda"):
         raise UsageError(last.error or "the training could not be started")
     return (run,) if ranks is None else _bring_together(run, ranks)

@@ -7,7 +7,7 @@ import msgspec
 
 from vramscope.analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange
 from vramscope.analyzers.planning.seqlen import PeakKind, PeakLaws, fit_peaks
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.model.phase_memory import (
     FitSearch,
     FitSize,
@@ -44,6 +44,8 @@ def run_without_storage(training: PhaseTraining, device: str) -> PhaseRun:
         return run_one(training, device)
     fake = msgspec.structs.replace(choice, is_fake=True)
     run, last = train_apart(training, fake, environ=environ, on_phase=None)
+    if last.obstacle == "no_package":
+        raise PackageMissingError(last.error or "a package is not installed")
     if last.obstacle is not None:
         raise UsageError(last.error or "the training could not be started")
     return run

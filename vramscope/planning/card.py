@@ -28,7 +28,5 @@ def read_card(text: str) -> Card:
             raise
     from vramscope.analyzers.planning.cluster import find_device
 
-    model = find_device(text)
-    if model.capability is None:
-        raise UsageError(f"{model.kind} is not a GPU of CUDA; expected a size (24GiB) or a kind (h100)")
+    model = find_device(text, is_for_cuda=True)
     return Card(model.memory_bytes, model.kind, model.capability, model.multiprocessors)

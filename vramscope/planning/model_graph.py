@@ -31,6 +31,7 @@ from vramscope.analyzers.planning.theory.configs.document import Described, desc
 from vramscope.analyzers.planning.theory.configs.flags import NotCounted
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.extras import require_package
 from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.run_config import read_model_config, read_run_config
@@ -284,6 +285,7 @@ def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel
     module, colon, function = spec.partition(":")
     if not (module and colon and function):
         raise UsageError(f"--factory {spec}: expected MODULE:FUNCTION, for example train:make_model")
+    require_package("torch")
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         command = module_command(_SCRIPT, "--factory", spec, "--result", str(result))
@@ -293,10 +295,7 @@ def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel
             command, stdin=subprocess.DEVNULL, stdout=2, env=user_code_environment(), check=False
         )
         if not result.is_file():
-            raise UsageError(
-                f"{spec} was not traced: {sys.executable} ended with {ended.returncode}; it needs PyTorch "
-                "(pip install 'vramscope[train]')"
-            )
+            raise UsageError(f"{spec} was not traced: {sys.executable} ended with {ended.returncode}")
         return msgspec.json.decode(result.read_bytes(), type=TracedModel)
 
 

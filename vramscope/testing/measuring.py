@@ -14,6 +14,7 @@ from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
 from vramscope.engine.jobs.job_peaks import ProcessPeaks, read_peaks
 from vramscope.engine.jobs.launch import (
+    CardWords,
     SimulatedDevice,
     check_device,
     describe_for_job,
@@ -69,6 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
     skip_reason: str | None = None
 
 
+_WORDS = CardWords("limit", "devices", "give a larger limit", "vramscope", "leave out fake=False")
 _NAMES = ("limit", "fake", "devices", "growth")
 
 
@@ -111,7 +113,7 @@ def run_on_card(
     Raises:
         UsageError: There is no such card, or its tensors would not fit into the memory of this host.
     """
-    check_device(device, host_available_bytes=HostReader().read().available_bytes)
+    check_device(device, host_available_bytes=HostReader().read().available_bytes, words=_WORDS)
     with tempfile.TemporaryDirectory(prefix="vramscope-test-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "peaks").mkdir()

@@ -286,35 +286,44 @@ def recognise_device(name: str) -> DeviceModel | None:
     return None
 
 
-def find_device(name: str, *, can_describe: bool = False) -> DeviceModel:
+def find_device(name: str, *, can_describe: bool = False, is_for_cuda: bool = False) -> DeviceModel:
     """Return a device by its name: `h100`, `RTX 4090`, `4090`, or its driver's name.
 
     Case, blanks, hyphens and the vendor's own words do not count.
 
     Args:
         can_describe: Whether a cluster file could describe a device without a name.
+        is_for_cuda: Whether only a GPU of CUDA will do.
 
     Raises:
-        UsageError: No such name; the text has the nearest ones.
+        UsageError: No such name, with the nearest ones; or the device is not a GPU of CUDA.
     """
     squashed = _squash(_VENDOR_WORDS.sub(" ", name))
     known = _list_squashed()
     for form in (squashed, f"rtx{squashed}", squashed.removeprefix("rtx")):
         if form in known:
-            return DEVICES[known[form]]
+            return _check_kind(DEVICES[known[form]], is_for_cuda=is_for_cuda)
     model = recognise_device(name.strip())
     if model is not None:
-        return model
+        return _check_kind(model, is_for_cuda=is_for_cuda)
     near = [known[form] for form in known if squashed and squashed in form][:3]
     near = near or [known[form] for form in known if squashed.startswith(form)][:3]
     near = near or [
         known[form] for asked in (squashed, f"rtx{squashed}") for form in find_nearest(asked, known, most=3)
     ]
+    usable = [key for key, it in DEVICES.items() if it.capability is not None or not is_for_cuda]
+    near = [it for it in near if it in usable]
     hint = (
-        f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(DEVICES)}"
+        f"did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"known are {', '.join(usable)}"
     )
     other_way = " (or give memory and tflops in a cluster file)" if can_describe else ""
     raise UsageError(f"device {name[:60]!r} is unknown: {hint}{other_way}")
+
+
+def _check_kind(model: DeviceModel, *, is_for_cuda: bool) -> DeviceModel:
+    if is_for_cuda and model.capability is None:
+        raise UsageError(f"{model.kind} is not a GPU of CUDA; expected a size (24GiB) or a kind (h100)")
+    return model
 
 
 @cache

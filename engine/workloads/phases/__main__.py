@@ -67,7 +67,8 @@ def _run(request: PhaseRequest, writer: UpdateWriter, errors: OverheardErrors) -
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        return RunUpdate(obstacle="refused", error="PyTorch is not installed: pip install 'vramscope[train]'")
+        text = "PyTorch is not installed: pip install 'vramscope[train]'"
+        return RunUpdate(obstacle="no_package", error=text)
     except SystemExit:
         # The simulated device leaves no other way where the host has no memory at all.
         return RunUpdate(obstacle="host_full", error=" ".join(errors.notices))

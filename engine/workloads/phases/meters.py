@@ -158,7 +158,7 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
 def _describe_error(error: BaseException) -> RunUpdate:
     """Explain any other error: no Opacus, another rank gone, or the code that is trained raised."""
     if isinstance(error, ModuleNotFoundError) and error.name == "opacus":
-        return refuse(_NEEDS_OPACUS)
+        return RunUpdate(obstacle="no_package", error=_NEEDS_OPACUS)
     if any(words in str(error) for words in _PEER_IS_GONE):
         return RunUpdate(end="failed", error="another rank had ended before")
     _print_theirs(error)

@@ -18,8 +18,9 @@ from ...model.phase_memory import (
     TrainingState,
 )
 
-# Why there is no run: the request is impossible, no CUDA, or no host memory for real tensors.
-Obstacle = Literal["refused", "no_cuda", "host_full"]
+# Why there is no run: the request is impossible, a package is missing, no CUDA, or no host memory for real
+# tensors.
+Obstacle = Literal["refused", "no_package", "no_cuda", "host_full"]
 
 
 class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True):

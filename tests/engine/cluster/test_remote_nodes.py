@@ -86,6 +86,20 @@ def test_a_viewer_reads_a_controller_decides_and_what_is_taken_back_holds_at_onc
         until(watch, is_let_through)
 
 
+def test_on_loopback_everybody_reads_an_agent_without_keys_and_nobody_changes_it() -> None:
+    with ListeningHub(None, keys_folder()) as hub, following(trust_of(None), hub.address) as watch:
+        hub.producer.push([make_sample(1)])
+        assert until(watch, has_seq(1)).sample is not None
+        picture = watch.nodes[hub.address.label].picture
+        picture.decide(FindingDecision("acknowledge", "nothing"))
+        refused = until(watch, lambda it: it.decision_refused).decision_refused
+        assert refused is not None
+        assert "key" in refused.reason
+        picture.advise(1, "empty_cache")
+        (advice,) = until(watch, lambda it: it.advice).advice
+        assert "key" in (advice.refusal or "")
+
+
 def test_a_key_that_is_revoked_is_cut_off_while_connected_and_others_are_not() -> None:
     allow(keys_folder(), ("viewer", VIEWER), ("viewer", OTHER))
     with (

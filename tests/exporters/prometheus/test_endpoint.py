@@ -19,7 +19,7 @@ import pytest
 from tests.engine.alerts.test_deliverer import make_certificate
 from tests.waiting import wait_until
 from vramscope.engine.cluster.addresses import TcpAddress, describe_holder
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, PackageMissingError, UsageError
 from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.endpoint import (
     Passwords,
@@ -99,7 +99,7 @@ def test_beyond_loopback_nothing_is_served_unprotected_unless_that_is_typed() ->
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(UsageError, match=r"pip install 'vramscope\[prometheus\]'"):
+    with pytest.raises(PackageMissingError, match=r"pip install 'vramscope\[prometheus\]'"):
         read_endpoint_options("", None, is_insecure=False)
 
 
@@ -183,6 +183,17 @@ def test_who_has_no_right_password_is_told_nothing_and_asked_for_one(tmp_path: P
                 fetch(server.url, user=user)
             assert refused.value.headers["WWW-Authenticate"] == 'Basic realm="vramscope"'
             assert refused.value.read() == b"Unauthorized\n"
+
+
+def test_on_loopback_metrics_are_for_everybody_until_there_are_passwords(tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hash_password('sesame')}\n")
+    assert not read_endpoint_options("", None, is_insecure=False).protection.basic_auth_users
+    with serving() as server:
+        assert fetch(server.url) == b"for \n"
+    users = read_endpoint_options("", config, is_insecure=False).protection.basic_auth_users
+    with serving(passwords=Passwords(users)) as server, pytest.raises(HTTPError, match="401"):
+        fetch(server.url)
 
 
 def test_passwords_alone_do_not_open_an_address_beyond_loopback(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`vramscope exporter`: one scrape into a file, and flags that contradict each other."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_one_scrape_of_an_agent_becomes_a_file_for_the_textfile_collector(
     assert told.of("DCGM_FI_DEV_FB_USED") == [10 * GIB / MIB]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644, "the collector is another user"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_textfile_is_for_everybody_until_another_mode_is_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "vramscope.prom"
+    words = ("exporter", "--textfile", str(path))
+    former = os.umask(0o022)
+    try:
+        call(*words, VRAMSCOPE_RUNTIME_DIR=str(tmp_path / "none"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+        path.chmod(0o640)
+        call(*words, VRAMSCOPE_RUNTIME_DIR=str(tmp_path / "none"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(former)
 
 
 def test_without_an_agent_the_file_says_that_none_is_up(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.structure.tree import ROOT
 from vramscope.engine.extras import EXTRAS, find_missing_package
 
 from ...engine.files.snapshots import small_snapshot, write_snapshot
+from ...engine.recording.samples import make_sample, write
 from .running import call
 
 
@@ -35,6 +36,38 @@ def test_a_verb_names_the_extra_that_brings_what_it_needs(tmp_path: Path) -> Non
             f"vramscope: this needs {package}, which is not installed here: "
             "pip install 'vramscope[figures]'\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [
+        (("export", "run.vscope", "--parquet", "-o", "run.pq"), "pyarrow", "parquet"),
+        (("exporter",), "prometheus_client", "prometheus"),
+        (("exporter", "--web-config", "web.yml"), "bcrypt", "prometheus"),
+        (("exporter", "--otlp"), "opentelemetry", "otel"),
+        (("estimate", "--factory", "steps:make"), "torch", "train"),
+        (("plan", "--factory", "steps:make", "--input", "4x8", "--stages", "2"), "torch", "train"),
+        (("estimate", "--model", "gpt2", "--figure", "e.png"), "matplotlib", "figures"),
+        (("modules", "no.pickle", "--figure", "m.png"), "matplotlib", "figures"),
+        (("seqlen", "--seq-lengths", "8", "--figure", "s.png"), "matplotlib", "figures"),
+        (("diff", "run.vscope", "run.vscope", "--figure", "d.png"), "matplotlib", "figures"),
+    ],
+    ids=lambda it: " ".join(it) if isinstance(it, tuple) else it,
+)
+def test_every_verb_ends_with_the_same_code_before_it_prints_or_writes(
+    words: tuple[str, ...], package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
+    (tmp_path / "web.yml").write_text("basic_auth_users:\n  alice: hash\n")
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    for name in [package, *([] if package != "torch" else ["jax"])]:
+        monkeypatch.setitem(sys.modules, name, None)
+    outcome = call(*words)
+    assert (outcome.code, outcome.stdout) == (4, ""), outcome.stderr
+    assert f"pip install 'vramscope[{extra}]'" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_mcp_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +98,7 @@ def test_extras_bring_what_they_are_named_for_and_the_program_needs_no_package_o
         "otel",
         "parquet",
         "prometheus",
+        "settings",
         "train",
     }
 

@@ -137,6 +137,11 @@ def test_a_card_is_simulated_by_its_name() -> None:
         (("run", "--fake", "--", "true"), "--fake needs --simulate GPU"),
         (("run", "--device-count", "2", "true"), "--device-count needs --simulate GPU"),
         (("run", "--simulate", "much", "--", "true"), "--simulate much: "),
+        (("run", "--simulate", "zzz", "--", "true"), "rtx5080, rtx5090\n"),  # none of AMD's
+        (
+            ("run", "--simulate", "mi300", "--", "true"),
+            "--simulate mi300: device 'mi300' is unknown: known are",
+        ),
         (("run", "--simulate", "24Gi8", "--", "true"), "--simulate 24Gi8: not a size"),
         (("run", "--simulate", "mi300x", "--", "true"), "is not a GPU of CUDA"),
         (("run", "--simulate", "1GiB", "--device-count", "0", "--fake", "--", "true"), "expected 1 to 64"),
@@ -171,8 +176,8 @@ def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
         PYTORCH_ALLOC_CONF="expandable_segments:True",
     )
     assert outcome.stderr == (
-        "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage (values are not "
-        "computed) (0.5 GiB of each stands for the CUDA context); values are modelled\n"
+        "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage, so values are not "
+        "computed; 0.5 GiB of each stands for the CUDA context; memory is modelled, not measured\n"
         + outcome.stderr.splitlines(keepends=True)[1]
     )
     config = json.loads(outcome.stdout)

@@ -35,6 +35,8 @@ def _end(writer: UpdateWriter, how: str, *, is_fake: bool) -> None:
         signal.pause()
     elif how == "refused":
         writer.send(RunUpdate(obstacle="refused", error="Opacus cannot train this model"))
+    elif how == "no_package":
+        writer.send(RunUpdate(obstacle="no_package", error="Opacus is not installed"))
     elif how == "host_full" and not is_fake:
         writer.send(RunUpdate(end="failed", obstacle="host_full", error="this host has 1 GiB"))
     elif how != "silent":

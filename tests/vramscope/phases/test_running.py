@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.planning.cluster import find_device
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.units import GIB
 from vramscope.phases import running
@@ -80,6 +80,11 @@ def test_without_cuda_it_is_a_simulated_card_and_says_so(pretend: pytest.MonkeyP
 def test_a_model_that_is_refused_is_a_usage_error(pretend: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="Opacus cannot train this model"):
         run_pretended(pretend, "refused")
+
+
+def test_a_package_that_is_missing_ends_with_the_code_of_extras(pretend: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PackageMissingError, match="Opacus is not installed"):
+        run_pretended(pretend, "no_package")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.structure.tree import ROOT
-from vramscope.engine.errors import InputFileError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.testing.measuring import (
     Measured,
     Place,
     describe_measured,
     list_growth,
     read_baseline,
+    read_mark,
+    run_on_card,
     update_baseline,
 )
 
@@ -140,6 +142,26 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     assert "OutOfMemoryError" in text
     assert "device 'huge' is unknown" in text
     assert baseline.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        (
+            {"limit": "1MiB"},
+            r"limit 1 MiB: expected more than the 512 MiB context .*; give a larger limit$",
+        ),
+        ({"limit": "1GiB", "devices": 0}, "devices 0: expected 1 to 64 simulated cards"),
+        ({"limit": "900TiB", "fake": False}, "limit: real tensors .*: leave out fake=False, which stores"),
+        ({"limit": "mi300x"}, "not a GPU of CUDA"),
+    ],
+)
+def test_a_card_that_cannot_be_is_refused_by_the_argument_of_the_mark(
+    mark: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        run_on_card([sys.executable, "-c", ""], os.environ, read_mark((), mark), tmp_path)
+    assert "--" not in str(refused.value)
 
 
 def test_a_baseline_that_is_named_and_not_there_ends_the_run(tmp_path: Path) -> None:

@@ -251,9 +251,11 @@ class FigureTarget(NamedTuple):
         return [self.make() / f"{name}.{kind}" for kind in kinds] if self.is_folder else [self.path]
 
     def check(self) -> None:
-        """Check before long work that figures can be written there; nothing is written."""
+        """Check before long work that figures can be drawn and written there; nothing is written."""
+        from vramscope.engine.extras import require_package
         from vramscope.engine.files.base.output_file import check_writable
 
+        require_package("matplotlib")
         check_writable(self.path / "figure.part" if self.path.is_dir() else self.path)
 
     def make(self) -> Path:

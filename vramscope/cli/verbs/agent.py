@@ -31,6 +31,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "ended by a signal",
     1: "--test-alert: an alert was not delivered",
     2: "wrong flags or settings, or an agent runs already",
+    4: "a package of an extra is not installed",
     6: "the runtime folder is not private",
 }
 

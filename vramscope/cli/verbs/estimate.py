@@ -50,6 +50,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "estimated, also if it does not fit",
     2: "wrong flags, sizes that do not go together, or a file or step that cannot be read",
     3: "it does not fit, and --fail-on unfit is given",
+    4: "a package of an extra is not installed",
 }
 COUNTS = {
     "tp": "tensor-parallel ranks",

@@ -44,6 +44,7 @@ start of the run where it was converted from traces that count from there."""
 EXIT_CODES: dict[int | str, str] = {
     0: "exported",
     2: "wrong flags, or a file that cannot be read or written",
+    4: "a package of an extra is not installed",
     130: "interrupted; nothing is written",
 }
 FORMATS = {

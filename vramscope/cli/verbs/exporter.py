@@ -32,6 +32,7 @@ NOTES = "`vramscope agent --prometheus`, `--otlp` or both start an exporter with
 EXIT_CODES: dict[int | str, str] = {
     0: "ended by a signal; --textfile: written",
     2: "wrong flags, a file that cannot be read or written, or a port that is in use",
+    4: "a package of an extra is not installed",
     7: "no agent runs; --textfile has written that then",
 }
 ANSWERS_WITHIN_S = 5.0

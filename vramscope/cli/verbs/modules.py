@@ -119,6 +119,8 @@ def run(arguments: Namespace) -> int:
             "does not go with --screen: on the screen, E writes the files",
         )
         return show_modules(arguments.paths, settings)
+    if figure is not None:
+        figure.check()
     if len(arguments.paths) == 2:
         _compare(arguments, settings)
     else:

@@ -49,6 +49,7 @@ EXIT_CODES: dict[int | str, str] = {
     1: "the training failed",
     2: "wrong flags, or a model that cannot be trained",
     3: "memory ran out, and --fail-on unfit is given",
+    4: "a package of an extra is not installed",
     130: "interrupted; what was measured is printed",
 }
 

@@ -54,7 +54,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "planned, also if nothing fits",
     2: "wrong flags, or a model or file that cannot be used",
     3: "nothing fits, and --fail-on unfit is given",
-    4: "--cluster local: no driver or device",
+    4: "--cluster local: no driver or device; or a package of an extra is not installed",
     7: "--measured live: no agent runs",
 }
 

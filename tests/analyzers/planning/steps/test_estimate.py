@@ -9,7 +9,7 @@ import pytest
 from vramscope import estimates
 from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
 from vramscope.analyzers.planning.steps.outside import find_largest_convolution
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
 
 from ....components import require_package
@@ -245,8 +245,10 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
         ("trainings:broken", {"layers": 3}, "no argument layers; its arguments are none"),
         ("trainings:square", {}, "returned a module: give its input, for example"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
-        ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected 1 or more"),
-        ("nowhere:make", {}, "--factory nowhere:make: No module named 'nowhere'"),
+        ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
+        ("trainings:plain", {"is_full": True}, "^is_full needs layers: without it"),
+        ("trainings:plain", {"rank": 1}, "^rank needs ranks: how many there are"),
+        ("nowhere:make", {}, "^factory nowhere:make: No module named 'nowhere'"),
     ],
 )
 def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, int], said: str) -> None:
@@ -256,7 +258,7 @@ def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, i
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
+    with pytest.raises(PackageMissingError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
         estimate_step("trainings:plain")
 
 
