@@ -393,7 +393,7 @@ def count_backward(
         weight_gradient = max(tensor.elements for tensor in weights) * size
     if setup.has_nf4_weights:
         # A matrix of 4 bits is there in full while its layer is multiplied.
-        weight_gradient = max(tensor.elements for tensor in weights if tensor.is_matrix) * size
+        weight_gradient = max(tensor.elements for tensor in weights if tensor.is_converted) * size
     again = list_recomputed_activations(shape, layout, setup, layer)
     mlp = output + max(inner + weight_gradient, inner * wide)
     mlp += _count_expert_rows(shape, layout, setup, layer) * size + _sum_mlp(again)

@@ -404,7 +404,10 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     With them nothing else trains: the weights have neither gradients nor moments. Adapters are in fp32.
     """
     has_nf4_weights: bool = False
-    """Whether frozen matrices have 4 bits and scales that are quantized, too (QLoRA, arXiv 2305.14314)."""
+    """Whether frozen matrices have 4 bits and scales that are quantized, too (QLoRA, arXiv 2305.14314).
+
+    Routed experts stay at the precision: see `WeightTensor.is_converted`.
+    """
 
 
 def check_setup(setup: TrainingSetup) -> None:

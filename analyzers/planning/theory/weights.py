@@ -20,6 +20,15 @@ class WeightTensor(NamedTuple):
     # Whether a linear layer multiplies by it (fp8 keeps copies of those).
     is_matrix: bool = False
 
+    @property
+    def is_converted(self) -> bool:
+        """Whether bitsandbytes keeps it in 4 bits: the weight of an `nn.Linear`.
+
+        Routed experts are 3-D parameters without one: always in gpt-oss (transformers, modeling_gpt_oss.py,
+        `GptOssExperts`), from transformers 5 on in other mixtures too (bitsandbytes, issue 1849).
+        """
+        return self.is_matrix and not self.is_expert
+
 
 def list_layer_weights(shape: ModelShape, layout: ParallelLayout, layer: int) -> list[WeightTensor]:
     """Return the parameters of one layer on one rank; layers count from 0.
@@ -312,7 +321,7 @@ class _Sum:
         numbers = setup.numbers
         stage = setup.zero_stage
         weight = 1 if setup.has_fp8_weights and tensor.is_matrix else numbers.weight_bytes
-        if setup.has_nf4_weights and tensor.is_matrix:
+        if setup.has_nf4_weights and tensor.is_converted:
             self._add_nf4(tensor, ranks if stage >= 3 else 1)
         else:
             self._add("weights", tensor, weight, ranks if stage >= 3 else 1)

@@ -161,6 +161,14 @@ def test_adapters_small_moments_and_offloading_are_asked_for_by_a_flag_each() ->
     assert {"optimizer", "master weights"}.isdisjoint(away)
     text = call("estimate", "--model", "llama3-8b", "--lora", "16", "--quantize", "nf4").stdout
     assert "adapters of rank 16 in fp32, frozen NF4 weights" in " ".join(text.split())
+    assert "routed experts" not in text
+
+
+def test_experts_that_stay_at_the_precision_are_named_as_assumed() -> None:
+    words = ("estimate", "--model", "qwen3-30b-a3b", "--seq", "2048", "--lora", "16")
+    said = "routed experts in 16 bits, as bitsandbytes converts nn.Linear and no 3-D parameters"
+    assert said in " ".join(call(*words, "--quantize", "nf4").stdout.split())
+    assert "routed experts" not in call(*words).stdout
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gp
         yield "training in bf16 without dropout" if is_assumed else "training without dropout"
     elif not flags.has("bf16") and not flags.has("fp16"):
         yield "training in fp32"
+    if run.setup.has_nf4_weights and run.shape.experts is not None:
+        bits = 8 * run.setup.numbers.weight_bytes
+        yield f"routed experts in {bits} bits, as bitsandbytes converts nn.Linear and no 3-D parameters"
     # A table of Megatron-LM's functional tests leaves it to the names of its cases.
     if run.setup.is_deterministic and not flags.is_on("deterministic-mode"):
         yield "deterministic kernels"

@@ -105,3 +105,20 @@ def test_weights_of_four_bits_do_not_train() -> None:
     setup = TrainingSetup(seq_length=128, micro_batch_size=1, has_nf4_weights=True)
     with pytest.raises(UsageError, match="give the rank of adapters"):
         estimate_stages(LLAMA, WHOLE, setup)
+
+
+def test_routed_experts_stay_at_the_precision_when_linear_layers_have_four_bits() -> None:
+    """Their 3-D parameters are no `nn.Linear`, and bitsandbytes converts nothing else."""
+    mixture = PRESETS["qwen3-30b-a3b"]
+    setup = TrainingSetup(seq_length=2048, micro_batch_size=1, adapter_rank=16, has_nf4_weights=True)
+    weights = [
+        tensor for layer in range(mixture.layers) for tensor in list_layer_weights(mixture, WHOLE, layer)
+    ]
+    experts = count_elements([tensor for tensor in weights if tensor.is_expert])
+    converted = sum(it.elements for it in weights if it.is_matrix and not it.is_expert)
+    kept = count_elements(weights) - experts - converted
+    outside = count_elements(list_outside_weights(mixture, WHOLE, is_first=True, is_last=True))
+    least = 2 * (experts + kept + outside) + converted * (4 + 8 / 64 + 32 / (64 * 256)) / 8
+    found = read_parts(mixture, setup)["weights"] - 4 * count_adapters(mixture, 16)
+    assert found == pytest.approx(least, rel=1e-5)
+    assert experts > 0.9 * count_elements(weights)
