@@ -79,7 +79,9 @@ class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the peak is within `FIT_SHARE` of the capacity; null without one, and where a bound leaves it
     open."""
     changes: tuple[FittingChange, ...] | None = None
-    """Where it does not fit: the smallest changes that make it fit, each by itself; else null."""
+    """Where the estimate does not fit: the smallest changes with which it does, each by itself; else null.
+
+    With a bound of `at_least` or `open` such a run may still not fit."""
     stages: tuple[StageReport, ...]
 
 
@@ -207,8 +209,10 @@ def _describe_not_counted(report: EstimateReport) -> str:
 
 def _describe_changes(report: EstimateReport) -> str:
     if not report.changes:
+        # A peak that may be too high rules nothing out.
+        effect = "brings the estimate that low" if report.bound in ("at_most", "open") else "makes it fit"
         return (
-            "No change makes it fit; tried: up to three changes of ZeRO stage, recompute, micro-batch, "
+            f"No change {effect}; tried: up to three changes of ZeRO stage, recompute, micro-batch, "
             f"TP and PP, on up to {MOST_RANKS} times the ranks."
         )
     ways = [
@@ -216,6 +220,9 @@ def _describe_changes(report: EstimateReport) -> str:
         + (f" on {count(change.world_size, 'rank')})" if change.world_size != report.world_size else ")")
         for change in report.changes
     ]
+    if _judge(True, report.bound) is None:
+        changes = ", or with ".join(ways)
+        return f"The estimate would be low enough with {changes}; whether it fits then cannot be said."
     return f"By the same estimate it would fit with {', or with '.join(ways)}."
 
 

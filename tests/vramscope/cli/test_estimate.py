@@ -87,6 +87,32 @@ def test_what_would_make_it_fit_does_so_when_it_is_asked_for() -> None:
     assert "By the same estimate it would fit with --zero 1 (" in table
 
 
+@pytest.mark.parametrize(
+    ("flag", "bound", "said", "nothing_helps"),
+    [
+        ("cpu-offloading", "at_most", "it would fit with", "No change brings the estimate that low"),
+        ("enable-cuda-graph", "at_least", "whether it fits then cannot be said", "No change makes it fit"),
+        (
+            *("a-flag-of-nobody", "open"),
+            *("whether it fits then cannot be said", "No change brings the estimate that low"),
+        ),
+    ],
+)
+def test_changes_are_as_doubtful_as_the_estimate_of_the_changed_run(
+    tmp_path: Path, flag: str, bound: str, said: str, nothing_helps: str
+) -> None:
+    config = tmp_path / "arguments.json"
+    sizes = {"num-layers": 32, "hidden-size": 4096, "num-attention-heads": 32, "seq-length": 4096}
+    config.write_text(json.dumps({**sizes, "bf16": True, flag: True}))
+    for capacity, expected in (("80GiB", said), ("1GiB", nothing_helps)):
+        words = ("estimate", "--model", str(config), "--capacity", capacity)
+        (report,) = call(*words, "--json").lines
+        assert report["bound"] == bound
+        text = " ".join(call(*words).stdout.split())
+        assert expected in text
+        assert ("it would fit with" in text) == (expected == said and bound == "at_most")
+
+
 def test_a_model_that_nothing_helps_is_told_so() -> None:
     outcome = call("estimate", "--model", "llama3-405b", "--capacity", "24GiB", COLUMNS="200")
     assert "does not fit into 24.0 GiB" in outcome.stdout
