@@ -55,7 +55,8 @@ RISES_KEPT = 8
 # Changes of less than this share of the card are none.
 NEAR_SHARE = 0.01
 # Share of the card by which used memory is above what it ever was until a minute ago where it is `rising`
-# though not evenly, how many blocks before that minute count, and how many slots must agree.
+# though not evenly, how many blocks before that minute count, and how many slots must agree. What rose evenly
+# by as much within the minute is `rising` whatever was held before: the program that held more may be gone.
 RISING_SHARE = 0.02
 RISING_S = 60.0
 RISING_BLOCKS = 32
@@ -129,7 +130,8 @@ class DeviceTrendTrack:
         self._slot_s: float | None = None
         self._low = self._high = 0
         self._pyramid = BlockPyramid(1)
-        # Even growth, and growth that may fill the card, while they last.
+        # Even growth of the newest minute, even growth, and growth that may fill the card, while they last.
+        self._climb: _Growth | None = None
         self._growth: _Growth | None = None
         self._filling: _Growth | None = None
         self._is_full = False
@@ -188,12 +190,15 @@ class DeviceTrendTrack:
         if low < IDLE_SHARE * self._total_bytes:
             self._idle = (time_s, low)
         self._follow_rise(time_s, low)
+        if self._climb is not None and self._has_ended(time_s, self._climb):
+            self._climb = None
         if self._growth is not None and self._has_ended(time_s, self._growth):
             self._growth = self._filling
         if self._filling is not None and self._has_ended(time_s, self._filling):
             self._filling = None
             self._growth = None
         self._judge(time_s, completed)
+        self._judge_climb()
         self._note_full(low)
         self.trend = self._describe(time_s, low)
 
@@ -249,10 +254,21 @@ class DeviceTrendTrack:
                     is_filling = self._filling is not None or self._may_fill(time_s, growth, blocks[:-count])
                     self._filling = growth if is_filling else None
 
-    def _find_growth(self, blocks: Sequence[Block], level: int) -> _Growth | None:
+    def _judge_climb(self) -> None:
+        blocks = self._pyramid.latest(0, WINDOWS[0])
+        if self._growth is not None or len(blocks) < WINDOWS[0]:
+            return
+        climb = self._find_growth(blocks, 0, RISING_S)
+        if climb is None or climb.grown_bytes <= RISING_SHARE * self._total_bytes or self._is_refill(climb):
+            return
+        if self._climb is None:
+            self._onset = (climb.onset.low_s, climb.onset.low)
+        self._climb = climb
+
+    def _find_growth(self, blocks: Sequence[Block], level: int, least_s: float = LEAST_S) -> _Growth | None:
         lows = [block.low for block in blocks]
         grown = lows[-1] - lows[0]
-        if blocks[-1].end_s - blocks[0].start_s < LEAST_S or grown <= NEAR_SHARE * self._total_bytes / 4:
+        if blocks[-1].end_s - blocks[0].start_s < least_s or grown <= NEAR_SHARE * self._total_bytes / 4:
             return None
         diffs = [after - before for before, after in pairwise(lows)]
         if max(diffs) > MOST_IN_ONE * grown or sum([diff > 0 for diff in diffs]) < RISES * len(diffs):
@@ -282,7 +298,12 @@ class DeviceTrendTrack:
             idle_s, idle = self._idle
             if growth.bytes_per_s > SLOWER * (low - idle) / max(time_s - idle_s, SLOT_S):
                 return False
-        return not any(
+        return not self._is_refill(growth)
+
+    def _is_refill(self, growth: _Growth) -> bool:
+        """Return whether it takes again, at such a pace, no more than was given back before."""
+        low = growth.blocks[-1].low
+        return any(
             low <= EXCEEDED * rise.top_bytes and _are_alike(rise.bytes_per_s, growth.bytes_per_s, ALIKE)
             for rise in self._rises
         )
@@ -317,7 +338,7 @@ class DeviceTrendTrack:
             return "filling"
         if self._is_full:
             return "full"
-        if self._growth is not None:
+        if self._growth is not None or self._climb is not None:
             return "rising"
         found = self._pyramid.mosaic()
         before = [block.low for block in found if block.end_s <= time_s - RISING_S]
@@ -331,7 +352,7 @@ class DeviceTrendTrack:
         word = self._find_word(time_s, low)
         if self.trend is None or self.trend.word != word:
             self._word_s = time_s
-        growth = self._growth
+        growth = self._climb if self._growth is None else self._growth
         if growth is None or word not in ("filling", "rising"):
             return DeviceTrend(word, time_s, self._word_s)
         onset_s, onset = self._onset

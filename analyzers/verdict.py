@@ -163,6 +163,8 @@ def summarize(
     if sample.devices_left_out:
         clauses = (*clauses, describe_left_out(sample))
     named = [it.severity for it in findings if it.is_open and it.kind in (*DEVICE_STATES, POOL_KIND)]
+    if any(device.state == "lost" for device in sample.devices):
+        named.append("high")  # as its finding, which opens only once that has lasted
     level = "low" if fit is not None else _rate(_list_levels(sample, risks), lead, named)
     return Verdict(level, Sentence(clauses))
 

@@ -1,9 +1,9 @@
 """Simulated servers and their load, for the score of the forecast of preemptions.
 
-Four splits. The forecast is tuned on `tuning`, `scored` and `fresh`: the latter two were made to score
-earlier forecasts, and their misses have been looked at since. `sealed` was made for the present forecast,
-with seeds, sizes of pools, lengths and families of its own, before anything was scored on it; it is scored
-once.
+The forecast is tuned on `tuning`, `scored`, `fresh`, `sealed` and `small`: `scored`, `fresh` and `sealed`
+were made to score earlier forecasts, and their misses have been looked at since; `small` has pools for a few
+sequences alone. `sealed2` has the families, sizes and lengths of `sealed` with seeds of its own: it was made
+for the present forecast before anything was scored on it.
 """
 
 import math
@@ -17,7 +17,7 @@ from vramscope.engine.workloads.serving.pool import Rate, Speed, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 Rng = random.Random
-Split = Literal["tuning", "scored", "fresh", "sealed"]
+Split = Literal["tuning", "scored", "fresh", "small", "sealed", "sealed2"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 Task = tuple[Split, int, int]
 """Split, number of the family, seed."""
@@ -31,17 +31,28 @@ _LENGTHS: dict[Split, list[tuple[float, float]]] = {
     "fresh": [(800.0, 400.0), (3500.0, 300.0), (150.0, 700.0), (1000.0, 1100.0), (120.0, 180.0)],
     "sealed": [(500.0, 300.0), (2000.0, 400.0), (250.0, 1000.0), (1200.0, 120.0), (700.0, 700.0)],
 }
+_LENGTHS["sealed2"] = _LENGTHS["sealed"]
+_LENGTHS["small"] = _LENGTHS["sealed"] + _LENGTHS["fresh"]
 # Blocks of a pool: 24,000 to 800,000 tokens; half of `serving_logs` have more than 476,000.
 _SIZES: dict[Split, list[int]] = {
     "tuning": [6000, 20_000],
     "scored": [4000, 10_000, 30_000],
     "fresh": [3000, 8000, 16_000, 50_000],
+    "small": [1500, 1500, 1500, 2500, 4000],
     "sealed": [1500, 4000, 6000, 12_500, 25_000, 40_000],
 }
+_SIZES["sealed2"] = _SIZES["sealed"]
 # Splits whose engines all have a speed of their own, and whose capacity was found over a longer time.
-_LATER: tuple[Split, ...] = ("fresh", "sealed")
+_LATER: tuple[Split, ...] = ("fresh", "small", "sealed", "sealed2")
 # As a share of a family's seeds. Runs of large pools take longest, and `fresh` has most of them.
-_SEEDS: dict[Split, float] = {"tuning": 2.0, "scored": 1.0, "fresh": 0.5, "sealed": 0.5}
+_SEEDS: dict[Split, float] = {
+    "tuning": 2.0,
+    "scored": 1.0,
+    "fresh": 0.5,
+    "small": 0.5,
+    "sealed": 0.5,
+    "sealed2": 0.5,
+}
 # Any number that the simulator never reaches.
 _NO_LIMIT = 100_000
 # A queue of so many requests will not go away.
@@ -398,6 +409,7 @@ def _ask_in_turn(server: _Server, points: Points, think_s: float, most: int) -> 
 
 
 EARLIER: tuple[Split, ...] = ("tuning", "scored", "fresh")
+LATEST: tuple[Split, ...] = ("small", "sealed", "sealed2")
 FAMILIES = (
     Family("steady", _steady, 24),
     Family("waves", _waves, 24, EARLIER),
@@ -407,19 +419,19 @@ FAMILIES = (
     Family("knee", _knee, 24, EARLIER),
     Family("plateau", _plateau, 24, ("tuning",)),
     Family("steps", _steps, 32, ("scored", "fresh")),
-    Family("surge", _surge, 32, ("scored", "fresh")),
+    Family("surge", _surge, 32, ("scored", "fresh", "small")),
     Family("rush", _rush, 40, ("tuning",)),
-    Family("swell", _swell, 40, ("tuning",)),
-    Family("smooth", _smooth, 32, ("fresh",)),
-    Family("sprint", _sprint, 32, ("fresh", "sealed")),
-    Family("outgrow", _outgrow, 24, ("fresh", "sealed")),
-    Family("clients", _clients, 32, ("fresh", "sealed")),
-    Family("crowd", _crowd, 32, ("fresh", "sealed")),
-    Family("stairs", _stairs, 32, ("sealed",)),
-    Family("doubling", _doubling, 32, ("sealed",)),
-    Family("lull", _lull, 32, ("sealed",)),
-    Family("drift", _drift, 32, ("sealed",)),
-    Family("terrace", _terrace, 32, ("sealed",)),
+    Family("swell", _swell, 40, ("tuning", "small")),
+    Family("smooth", _smooth, 32, ("fresh", "small")),
+    Family("sprint", _sprint, 32, ("fresh", *LATEST)),
+    Family("outgrow", _outgrow, 24, ("fresh", *LATEST)),
+    Family("clients", _clients, 32, ("fresh", *LATEST)),
+    Family("crowd", _crowd, 32, ("fresh", *LATEST)),
+    Family("stairs", _stairs, 32, LATEST),
+    Family("doubling", _doubling, 32, LATEST),
+    Family("lull", _lull, 32, LATEST),
+    Family("drift", _drift, 32, LATEST),
+    Family("terrace", _terrace, 32, LATEST),
 )
 
 
@@ -441,6 +453,11 @@ def find_seed(task: Task) -> int:
     """Return the seed of a task's scene and traffic, the same in every process."""
     split, at, seed = task
     return zlib.crc32(f"serving/{split}/{FAMILIES[at].name}/{seed}".encode())
+
+
+def find_blocks(task: Task) -> int:
+    """Return the blocks of a task's pool, without making its scene."""
+    return _Server(Rng(find_seed(task)), task[0]).blocks
 
 
 def make_scene(task: Task) -> tuple[Scene, int]:

@@ -61,8 +61,8 @@ def is_grave(ranks: Sequence[ClusterRank]) -> bool:
 
 def find_severity(ranks: Sequence[ClusterRank]) -> Severity:
     """Return the highest level of some ranks as the severity of a finding."""
-    gravest = max((LEVELS.index(it.level) for it in ranks), default=_MEDIUM)
-    return SEVERITIES[max(1, gravest - _MEDIUM + 1)]
+    worst = max((LEVELS.index(it.level) for it in ranks), default=_MEDIUM)
+    return SEVERITIES[max(1, worst - _MEDIUM + 1)]
 
 
 def _urgency(rank: ClusterRank) -> tuple[float, int, str, int]:

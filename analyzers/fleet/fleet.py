@@ -21,8 +21,8 @@ from .model import (
     FleetNode,
     FleetSort,
     Grouping,
-    find_gravest,
     find_need,
+    find_worst,
     group_devices,
     order_naturally,
 )
@@ -109,7 +109,7 @@ class Census(NamedTuple):
     # Those at medium level or above.
     grave: tuple[FleetDevice, ...] = ()
     # The one nearest to running out; the fullest where all are equally near.
-    gravest: FleetDevice | None = None
+    worst: FleetDevice | None = None
     # Highest used share of the capacity, 0 to 1.
     fullest_share: float = 0.0
 
@@ -137,16 +137,16 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
             share = device.used_bytes / device.total_bytes
             fullest = share if share > fullest else fullest
     present = len(devices) - lost
-    gravest = find_gravest(devices)
+    worst = find_worst(devices)
     need = find_need(levels)
     total = len(devices)
-    return Census(total, levels, present, unknown, lacking, filling, tuple(grave), gravest, fullest, need)
+    return Census(total, levels, present, unknown, lacking, filling, tuple(grave), worst, fullest, need)
 
 
 def add_up(parts: Iterable[Census]) -> Census:
     levels: dict[RiskLevel, int] = {}
     grave: list[FleetDevice] = []
-    gravest: list[FleetDevice] = []
+    worst: list[FleetDevice] = []
     total = present = unknown = lacking = filling = 0
     fullest = 0.0
     for part in parts:
@@ -160,9 +160,9 @@ def add_up(parts: Iterable[Census]) -> Census:
             levels[level] = levels.get(level, 0) + count
         if part.grave:
             grave += part.grave
-        if part.gravest is not None:
-            gravest.append(part.gravest)
-    lead = find_gravest(gravest)
+        if part.worst is not None:
+            worst.append(part.worst)
+    lead = find_worst(worst)
     need = find_need(levels)
     return Census(total, levels, present, unknown, lacking, filling, tuple(grave), lead, fullest, need)
 

@@ -163,20 +163,20 @@ def weigh(device: FleetDevice) -> tuple[int, float]:
     return RANKS[device.level], soon
 
 
-def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
+def find_worst(devices: Iterable[FleetDevice]) -> FleetDevice | None:
     """Return the device that is nearest to running out; the fullest where all are equally near."""
     return max(devices, key=_weigh_all, default=None)
 
 
-def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
+def hold_worst(worst: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
     """Return the device at highest risk, or the previous one (`now`) while there is little between them.
 
     The previous one stays where no other is nearer, or fuller by a tenth of its capacity.
     """
-    if gravest is None or now is None or _nearness(gravest) > _nearness(now):
-        return gravest
-    is_fuller = (gravest.used_share or 0.0) - (now.used_share or 0.0) > STAYS_WITHIN_SHARE
-    return gravest if is_fuller else now
+    if worst is None or now is None or _nearness(worst) > _nearness(now):
+        return worst
+    is_fuller = (worst.used_share or 0.0) - (now.used_share or 0.0) > STAYS_WITHIN_SHARE
+    return worst if is_fuller else now
 
 
 def _nearness(device: FleetDevice) -> tuple[tuple[int, float], bool]:

@@ -8,7 +8,7 @@ from ..sentence import Sentence
 from ..trend_words import word_trend
 from ..verdict import Remedy, Verdict
 from .fleet import Census, Coverage
-from .model import FleetDevice, find_gravest
+from .model import FleetDevice, find_worst
 
 # How a person of a fleet gets to know more of processes without a probe, in full and in few words.
 _REMEDIES: dict[Remedy, tuple[str, str]] = {
@@ -27,7 +27,7 @@ def judge_fleet(census: Census, coverage: Coverage, remedy: Remedy | None = None
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
     seen = (*seen, *_count_followed(census, coverage))
-    lead = find_gravest(census.grave)
+    lead = find_worst(census.grave)
     if lead is None:
         return _judge_calm(census, coverage, seen, remedy)
     others = [device for device in census.grave if device is not lead]
@@ -84,7 +84,7 @@ def _judge_calm(
 
 def _describe_filling(census: Census) -> Iterator[tuple[str, ...]]:
     """Yield the device that is full first if it goes on filling, and how many others fill."""
-    lead = census.gravest
+    lead = census.worst
     trend = None if lead is None else lead.device_trend
     if lead is None or trend is None or trend.word != "filling":
         return

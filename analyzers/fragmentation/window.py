@@ -30,8 +30,6 @@ MOST_BLOCKS = 20
 LEAST_NEED_BLOCKS = 2
 # Half an hour: for how long it is remembered; what was pinned once is pinned again.
 NEED_BLOCKS = 60
-# The newest of these blocks, which say whether what is pinned changes still: five minutes.
-SWING_BLOCKS = 10
 
 
 class Tick(NamedTuple):
@@ -81,7 +79,7 @@ class Need(NamedTuple):
     pinned_bytes: int
     # Most that a step took above its floor.
     amplitude_bytes: int
-    # Most less least that was pinned in the newest blocks: whether stranded blocks come and go.
+    # Most less least that was pinned: whether stranded blocks come and go.
     swing_bytes: int
     # Most that was reserved.
     reserved_bytes: int
@@ -152,10 +150,9 @@ class Window:
         if len(self._needs) < LEAST_NEED_BLOCKS:
             return None
         pinned = [need.pinned_bytes for need in self._needs]
-        newest = pinned[-SWING_BLOCKS:]
         amplitude = max(need.amplitude_bytes for need in self._needs)
         reserved = max(need.reserved_bytes for need in self._needs)
-        return Need(max(pinned), amplitude, max(newest) - min(newest), reserved)
+        return Need(max(pinned), amplitude, max(pinned) - min(pinned), reserved)
 
     @property
     def newest(self) -> Extremes:
@@ -251,14 +248,14 @@ FLUSH_TICK_S = 2.0
 # A step finds its largest blocks either in the cache, which the device can have back, or in the holes between
 # live blocks. Where what is pinned and what the largest step takes exceed the limit, that step runs only
 # because holes fit it. Holes that stay as they are serve steps that stay as they are; holes that change fit
-# until they do not. What filled up and rests since is served, however much it took to get there.
+# until they do not.
 
-# Share of the limit that may be needed at most to close the finding again.
+# Share of the limit that must be needed to close the finding again, and to open it where much is stranded.
 NEED_BACK_SHARE = 0.95
-# Share of the limit by which what is pinned must change within five minutes, where nothing was refused.
-SWING_SHARE = 0.05
-# Share of the limit that must have been reserved within half an hour: below, what fits no hole has room.
-BRIM_SHARE = 0.85
+# Share of the limit by which what is pinned must have changed within half an hour, where nothing was refused.
+SWING_SHARE = 0.03
+# Share of the limit that must have been reserved then: below, the device has more to give.
+BRIM_SHARE = 0.75
 # How much more must be needed than was endured before, to be severe again.
 ENDURED_MARGIN = 1.02
 
@@ -307,7 +304,7 @@ class Cost(NamedTuple):
         room seldom is in one piece.
         """
         is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
-        most = SERVED_NEED_SHARE * self.limit_bytes if is_much else self.limit_bytes
+        most = NEED_BACK_SHARE * self.limit_bytes if is_much else self.limit_bytes
         return self.is_unsettled and self.need_bytes > most
 
     @property
@@ -318,7 +315,7 @@ class Cost(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        if self.needs_holes or self.need_bytes > NEED_BACK_SHARE * self.limit_bytes:
+        if self.need_bytes > NEED_BACK_SHARE * self.limit_bytes:
             return False
         is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
         return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)

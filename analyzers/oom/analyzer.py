@@ -217,8 +217,15 @@ class OomTrack(OpenFinding):
         if not watch.has_allocator:
             self._assessed = assess_device(subject, self._trend.observe(subject))
             return ()
+        because = watch.lost_because
+        if because is not None:
+            self._foreseen_s = None
+            is_assessed = self._told is not None or self._assessed is not None
+            self._assessed = assess_unknown(subject, because) if is_assessed else None
         if self.is_settled(subject.sample.time_s):
             return ()
+        if because is not None:
+            return self.close(subject.sample.time_s, because)
         resume_growth(self, watch.growth)
         return self._conclude(subject) if watch.is_fresh else ()
 
@@ -282,6 +289,22 @@ def assess_device(subject: Subject, trend: DeviceTrend | None) -> Assessment:
         reason=NO_ALLOCATOR_DATA,
         memory_source="device",
         device_trend=trend,
+    )
+
+
+def assess_unknown(subject: Subject, because: str) -> Assessment:
+    """Return the assessment of a process after its error or restart: no forecast until more of it is seen."""
+    rank = subject.rank
+    return Assessment(
+        node=subject.sample.node,
+        device_uuid=subject.device_uuid,
+        device=subject.device_label,
+        time_s=subject.sample.time_s,
+        level="unknown",
+        reason=because,
+        pid=None if rank is None else rank.pid,
+        started_s=None if rank is None else rank.started_s,
+        rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
     )
 
 

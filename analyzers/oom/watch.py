@@ -180,6 +180,7 @@ def _slope_of(points: Sequence[tuple[float, float]]) -> float:
     return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.whole_error else 0.0
 
 
+RAN_OUT = "it ran out of memory"
 # Rounds that must have been seen before a forecast.
 LEAST_ROUNDS = 8
 # Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd.
@@ -207,6 +208,12 @@ class Watch:
         self.is_fresh = False
         self.has_allocator = False
         self.pressed = Pressed()
+        # Whether the newest sample brought an out-of-memory error.
+        self.has_failed = False
+        # Errors counted so far, and when the newest was raised; None before the first sample.
+        self._errors: tuple[int, float] | None = None
+        # Whether the next beat may be of steps that an error interrupted.
+        self._is_interrupted = False
         self._beats_ago = 0
         self._renewed_s = 0.0
         # Onset of the growth that the newest forecast rests on; None without growth.
@@ -214,8 +221,15 @@ class Watch:
 
     def observe(self, subject: Subject) -> None:
         self.is_fresh = False
+        self._note_errors(subject)
+        if self.has_failed:
+            self._forget()
+            return
         beat = read_beat(subject)
         if beat is None:
+            return
+        if self._is_interrupted:
+            self._is_interrupted = False
             return
         if self.growth.floors.is_late(beat):
             return
@@ -227,6 +241,7 @@ class Watch:
         if self.growth.floors.beats <= 1:
             self.amplitudes = Amplitudes()
             self.usable = UsableLimit()
+            self.forecast = None
         self.amplitudes.add(beat)
         if beat.reserved_bytes:
             self.usable.observe(beat.time_s, beat.reserved_bytes, beat.split_bytes)
@@ -237,6 +252,34 @@ class Watch:
             self._renew(beat)
         elif self._has_begun():
             self._renew(beat)
+
+    @property
+    def lost_because(self) -> str | None:
+        """Why nothing is known by now of what was foreseen; None where there is a forecast, or never was."""
+        if self.has_failed:
+            return RAN_OUT
+        return self.growth.ended_because if self.forecast is None else None
+
+    def _note_errors(self, subject: Subject) -> None:
+        before = self._errors
+        count, raised_s = before or (0, -math.inf)
+        newest_s = None if subject.rank is None else subject.rank.oom_s
+        count = max(count, subject.allocator.ooms or 0)
+        raised_s = raised_s if newest_s is None else max(raised_s, newest_s)
+        self._errors = (count, raised_s)
+        self.has_failed = before is not None and self._errors != before
+
+    def _forget(self) -> None:
+        """Watch from the error on, whatever the process lets go of: what was foreseen has happened."""
+        self.growth = GrowthTrack(has_peaks=True)
+        self.amplitudes = Amplitudes()
+        self.usable = UsableLimit()
+        self.forecast = None
+        self.reach = None
+        self.pressed = Pressed()
+        self._is_interrupted = True
+        self._beats_ago = 0
+        self._onset_s = None
 
     @property
     def peak_bytes(self) -> int | None:

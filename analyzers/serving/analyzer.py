@@ -226,7 +226,8 @@ class _PoolTrack(OpenFinding):
             return ()
         used = engine.used_share or 0.0
         evidence = (_SERVER(moment.server.name), _ENGINE(engine.name), _USED(100 * used))
-        title = f"{self._name(moment.server, engine)} filled its KV pool up to {used:.0%} and pauses there"
+        name = self._name(moment.server, engine)
+        title = f"{name} filled its KV pool up to {100 * used:.0f} % and pauses there"
         return self.state(restate(finding, time_s, severity="low", title=title, evidence=evidence))
 
     def _name(self, server: ServerSample, engine: EngineReading) -> str:
@@ -247,7 +248,11 @@ class _PoolTrack(OpenFinding):
         if forecast is None:
             told = count(max(1, round(per_minute)), "sequence")
             # The count is of a minute, the use of now.
-            full = f"is full ({used:.0%})" if used >= ROOM_SHARE else f"was full, {used:.0%} is in use now"
+            full = (
+                f"is full ({100 * used:.0f} %)"
+                if used >= ROOM_SHARE
+                else f"was full, {100 * used:.0f} % is in use now"
+            )
             title = f"{name} preempts {told} a minute: its KV pool {full}"
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
@@ -283,11 +288,9 @@ class _PoolTrack(OpenFinding):
         yield _SERVER(server.name)
         yield _ENGINE(engine.name)
         if forecast is not None:
-            for key, seconds in (
-                (_TIME_LEFT, forecast.in_s),
-                (_TIME_LOW, forecast.low_s),
-                (_TIME_HIGH, forecast.high_s),
-            ):
+            # A small pool ends by chance: its mean use says no time.
+            times = (forecast.in_s, forecast.low_s, forecast.high_s) if forecast.few is None else ()
+            for key, seconds in zip((_TIME_LEFT, _TIME_LOW, _TIME_HIGH), times, strict=False):
                 if seconds is not None:
                     yield key(seconds)
             if forecast.peak_share is not None:
@@ -309,14 +312,20 @@ class _PoolTrack(OpenFinding):
 
 
 def _describe_end(forecast: PoolForecast, used: float) -> str:
-    growth = f"{used:.0%} in use, +{6000 * forecast.growth_per_s:.1f} % a minute"
+    growth = f"{100 * used:.0f} % in use, +{6000 * forecast.growth_per_s:.1f} % a minute"
+    if forecast.few is not None:
+        few = f"about {forecast.few} sequences fill it"
+        share = f"{100 * used:.0f} % in use"
+        return f"may run out of its KV pool at any time at the present arrival rate: {few} ({share})"
     if forecast.in_s is None:
         peak = (
-            "" if forecast.peak_share is None else f", about {forecast.peak_share:.0%} in {HORIZON_S:.0f} s"
+            ""
+            if forecast.peak_share is None
+            else f", about {100 * forecast.peak_share:.0f} % in {HORIZON_S:.0f} s"
         )
-        return f"is about to fill its KV pool at the present arrival ({used:.0%} in use{peak})"
+        return f"is about to fill its KV pool at the present arrival rate ({100 * used:.0f} % in use{peak})"
     when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
-    return f"fills its KV pool {when} at the present arrival ({growth})"
+    return f"fills its KV pool {when} at the present arrival rate ({growth})"
 
 
 def _describe_method(forecast: PoolForecast | None) -> str:
@@ -324,6 +333,10 @@ def _describe_method(forecast: PoolForecast | None) -> str:
         return "The server's own counter of preemptions, over the last minute"
     if forecast.arriving_per_s is None:
         return "A line through the pool's use over the last minutes, averaged over 10 s"
+    if forecast.few is not None:
+        return (
+            "The use at which the pool settles at the present arrival rate, and its scatter by long sequences"
+        )
     return (
         "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "
         "computed ahead"

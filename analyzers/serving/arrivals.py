@@ -1,4 +1,4 @@
-"""When the KV pool of an engine runs out at the present arrival, from what arrives and what is computed.
+"""When the KV pool of an engine runs out at the present arrival rate, from what arrives and what is computed.
 
 The use of a pool follows the arrival of requests late: by Little's law it is the arrival rate times the time
 for which a sequence stays, and that time grows with the sequences that run. So the use is computed forward
@@ -37,11 +37,28 @@ HORIZON_S = 120.0
 SCATTER = 0.5
 # Mean square of the size of sequences, over the square of the mean.
 SIZE_SPREAD = 2.0
+# A sequence that takes more than this share of the pool is large: few fill it, and which of them are long is
+# chance. The use of now says little of such a pool a minute later; the use at which it would settle does, at
+# the arrival rate of so many seconds ahead. Standard deviations of scatter with which that use must reach the
+# end of the pool for a word; and with which that use, or the mean of the last minute, must reach it where the
+# use of the next minutes asks for a word.
+LARGE_SHARE = 0.012
+SETTLE_AHEAD_S = 60.0
+SETTLED_SCATTER = 2.0
+CONFIRMING_SCATTER = 3.0
+PRESENT_SCATTER = 1.25
+# What a request takes of a small pool is a mean over more than the slots that are kept, since they hold too
+# few: it is forgotten after so many requests or seconds, whichever come later.
+USUAL_REQUESTS = 400.0
+USUAL_S = 3600.0
 # The arrival rate: what its trend (a second) and its level (a slot) may change by, as a share of the rate,
 # and how much of a trend is left after a slot.
 TREND_CHANGE = 0.004
 LEVEL_CHANGE = 0.028
 TREND_KEPT = 0.985
+# The same of the rate at which a small pool settles: it has fewer requests to learn from.
+SLOW_TREND_CHANGE = 0.002
+SLOW_TREND_KEPT = 0.99
 # Stages that a sequence goes through before it leaves: two make the times of stay vary as lengths do.
 STAGES = 2
 # Times of steps are kept apart by the sequences that ran, in bins of a quarter octave; the older count less.
@@ -83,7 +100,15 @@ class _Point(NamedTuple):
 class _Rate:
     """The arrival rate and its trend, filtered: what is seen is a count whose variance is its mean."""
 
-    def __init__(self, first_per_s: float, seconds: float) -> None:
+    def __init__(
+        self,
+        first_per_s: float,
+        seconds: float,
+        trend_change: float = TREND_CHANGE,
+        trend_kept: float = TREND_KEPT,
+    ) -> None:
+        self._trend_change = trend_change
+        self._trend_kept = trend_kept
         self.level = first_per_s
         self.trend = 0.0
         self._level_variance = max(first_per_s, 0.1) / seconds + (0.5 * first_per_s) ** 2
@@ -96,7 +121,7 @@ class _Rate:
         return math.sqrt(max(0.0, self._level_variance))
 
     def add(self, per_s: float, seconds: float) -> None:
-        kept = TREND_KEPT ** (seconds / SLOT_S)
+        kept = self._trend_kept ** (seconds / SLOT_S)
         level = self.level + self.trend * seconds
         trend = kept * self.trend
         scale = max(self.level, 0.05)
@@ -107,7 +132,7 @@ class _Rate:
             + seconds * seconds * self._trend_variance
             + (LEVEL_CHANGE * scale) ** 2
         )
-        trend_variance = kept**2 * self._trend_variance + (TREND_CHANGE * scale) ** 2 * (1 - kept**2)
+        trend_variance = kept**2 * self._trend_variance + (self._trend_change * scale) ** 2 * (1 - kept**2)
         total = level_variance + max(level, 0.5 / seconds) / seconds
         surprise = per_s - level
         self.level = max(0.0, level + level_variance / total * surprise)
@@ -118,7 +143,7 @@ class _Rate:
 
     def ahead(self, seconds: float, deviations: float = 0.0) -> float:
         """Return the rate in so many seconds; its trend fades."""
-        decay = -math.log(TREND_KEPT) / SLOT_S
+        decay = -math.log(self._trend_kept) / SLOT_S
         level = self.level + deviations * self.error
         return max(0.0, level + self.trend * (1 - math.exp(-decay * seconds)) / decay)
 
@@ -192,6 +217,36 @@ class _Model(NamedTuple):
         return mean + SCATTER * math.sqrt(max(0.0, SIZE_SPREAD * self.share * mean))
 
 
+class _Usual:
+    """What a request takes of the pool, over an hour or some hundred requests."""
+
+    def __init__(self) -> None:
+        self._running_s = self._used_s = 0.0
+        self._requests = self._tokens = 0.0
+
+    def add(self, slot: _Slot) -> None:
+        kept = math.exp(-min(slot.arrived / USUAL_REQUESTS, slot.seconds / USUAL_S))
+        self._running_s = kept * self._running_s + slot.running * slot.seconds
+        self._used_s = kept * self._used_s + slot.used_share * slot.seconds
+        self._requests = kept * self._requests + slot.arrived + slot.left
+        self._tokens = kept * self._tokens + slot.tokens
+
+    @property
+    def share(self) -> float:
+        """Of the pool, of one sequence; 0 where none has run."""
+        return self._used_s / self._running_s if self._running_s else 0.0
+
+    def settle(self, model: _Model, arrive_per_s: float) -> float:
+        """Return the share of the pool at which its use settles; infinite where it never does."""
+        tokens_per_s = arrive_per_s * 2 * self._tokens / max(1.0, self._requests)
+        idle = 1.0 - tokens_per_s * model.each_s
+        return self.share * tokens_per_s * model.step_s / idle if idle > 0.0 else math.inf
+
+    def is_filled_by(self, use: float, deviations: float) -> bool:
+        """Return whether the scatter around a mean use reaches the end of the pool."""
+        return use + deviations * math.sqrt(SIZE_SPREAD * self.share * use) >= 1.0
+
+
 class ArrivalTrack:
     """The requests and the pool of one engine over the last minutes."""
 
@@ -202,7 +257,9 @@ class ArrivalTrack:
         """Forget everything: what happened since the last reading is unknown."""
         self._slots: deque[_Slot] = deque(maxlen=MOST_SLOTS)
         self._rate: _Rate | None = None
+        self._slow_rate: _Rate | None = None
         self._steps = _Steps()
+        self._usual = _Usual()
         self._begin: _Point | None = None
         self._points: list[_Point] = []
 
@@ -264,11 +321,14 @@ class ArrivalTrack:
             )
             self._slots.append(slot)
             self._steps.add(slot)
+            self._usual.add(slot)
             per_s = slot.arrived / seconds
-            if self._rate is None:
+            if self._rate is None or self._slow_rate is None:
                 self._rate = _Rate(per_s, seconds)
+                self._slow_rate = _Rate(per_s, seconds, SLOW_TREND_CHANGE, SLOW_TREND_KEPT)
             else:
                 self._rate.add(per_s, seconds)
+                self._slow_rate.add(per_s, seconds)
 
     def forecast(self) -> PoolForecast | None:
         """Return what is about to happen to the pool; None where it does not run out."""
@@ -281,7 +341,8 @@ class ArrivalTrack:
             return None
         stages = self._find_stages(model, slots)
         peak, in_s = _look_ahead(model, stages, self._rate, 0.0)
-        if peak < FULL_SHARE:
+        is_small = self._usual.share > LARGE_SHARE
+        if not (self._fills_small(model, slots, peak) if is_small else peak >= FULL_SHARE):
             return None
         return PoolForecast(
             in_s,
@@ -291,6 +352,21 @@ class ArrivalTrack:
             sum(slot.seconds for slot in slots),
             min(1.0, peak),
             self._rate.level,
+            round(1.0 / self._usual.share) if is_small else None,
+        )
+
+    def _fills_small(self, model: _Model, slots: list[_Slot], peak: float) -> bool:
+        """Return whether a pool that few sequences fill is about to run out, given its use ahead."""
+        if self._slow_rate is None:
+            return False
+        usual = self._usual
+        settled = usual.settle(model, self._slow_rate.ahead(SETTLE_AHEAD_S))
+        if usual.is_filled_by(settled, SETTLED_SCATTER):
+            return True
+        newest = slots[-SHARE_SLOTS:]
+        present = sum(slot.used_share for slot in newest) / len(newest)
+        return peak >= FULL_SHARE and (
+            usual.is_filled_by(settled, CONFIRMING_SCATTER) or usual.is_filled_by(present, PRESENT_SCATTER)
         )
 
     def _describe(self, slots: list[_Slot]) -> _Model | None:

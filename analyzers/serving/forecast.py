@@ -57,6 +57,8 @@ class PoolForecast(NamedTuple):
     """Share of the pool that will be used within two minutes; None if it was not computed."""
     arriving_per_s: float | None = None
     """Requests; None if they are not counted."""
+    few: int | None = None
+    """Sequences that fill a small pool, which ends by chance; None for a larger pool."""
 
 
 class PoolTrack:

@@ -6,6 +6,10 @@ from typing import NamedTuple
 from ...engine.model import EngineReading, ServerSample
 from ...engine.unmeasured import sum_all
 from ..sentence import Sentence, count
+from .arrivals import LARGE_SHARE
+
+# Use from which it matters that a small pool ends without a warning.
+CHANCE_SHARE = 0.5
 
 
 class Load(NamedTuple):
@@ -22,6 +26,8 @@ class Load(NamedTuple):
     rejections: int | None
     hit_share: float | None
     """Share of the prompt tokens that were found in the prefix cache since the start."""
+    few: int | None
+    """Sequences that fill the pool, where it is more than half full and so small that it ends by chance."""
 
 
 def sum_load(server: ServerSample) -> Load:
@@ -43,7 +49,16 @@ def sum_load(server: ServerSample) -> Load:
         _add(engines, lambda it: it.preemptions),
         _add(engines, lambda it: it.rejections),
         share if share is not None else sum(rates) / len(rates) if rates else None,
+        None if fullest is None else _count_few(fullest),
     )
+
+
+def _count_few(engine: EngineReading) -> int | None:
+    # Engines that preempt nothing queue at the end of their pool instead.
+    if not engine.running or engine.preemptions is None or (engine.used_share or 0.0) < CHANCE_SHARE:
+        return None
+    share = (engine.used_share or 0.0) / engine.running
+    return round(1.0 / share) if share > LARGE_SHARE else None
 
 
 def describe_server(server: ServerSample) -> Sentence:
@@ -93,6 +108,9 @@ def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
         )
     if load.rejections:
         yield (f"{count(load.rejections, 'request')} refused", f"{load.rejections:,} refused", "")
+    if load.few is not None:
+        fills = f"about {count(load.few, 'sequence')} {'fills' if load.few == 1 else 'fill'} the pool"
+        yield (f"{fills}: a warning may come late or not at all", fills, "")
     if load.hit_share is not None:
         yield (f"prefix hits {load.hit_share:.0%}", "")
     if server.unmeasured is not None and server.resident_bytes is None and server.state != "starting":

@@ -15,6 +15,7 @@ from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import RuntimeFolderError, WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
+from ..paths import locate_root
 from ..ranks.demands import Wish
 from ..ranks.messages import DemandKind
 from ..ranks.roster import Roster
@@ -326,6 +327,7 @@ class Hub:
                 *self._findings.notes,
                 *self._assessments.notes,
             ),
+            root=str(locate_root()),
         )
 
     def _decode_report(self, envelope: Envelope) -> WorkerReport:

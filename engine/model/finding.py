@@ -414,6 +414,8 @@ class HubStatus(msgspec.Struct, frozen=True):
     """Alert hooks, from `[alerts]` in its settings."""
     notes: tuple[str, ...] = ()
     """What the hub could not do, in sentences."""
+    root: str | None = None
+    """Folder that stands for `/` when it reads devices and the host; None where its version does not say."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

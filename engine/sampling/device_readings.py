@@ -81,6 +81,8 @@ class DeviceReadings:
     def _take_reader(self, reader: DeviceReader) -> None:
         """Note what a reader knows: asking a protocol costs more than most readings of memory do."""
         self.reader = reader
+        # The number that people see. A GPU that its source no longer lists may have lost its own to another.
+        self.index = reader.identity.index
         # The same reader, where it knows more than memory and details.
         self.hardware_reader = reader if isinstance(reader, HardwareReader) else None
         self._preparing_reader = reader if isinstance(reader, PreparingReader) else None
@@ -185,7 +187,7 @@ class DeviceReadings:
         hardware = self._hardware if is_known else HardwareReading()
         sample = DeviceSample(
             uuid=identity.uuid,
-            index=identity.index,
+            index=self.index,
             name=identity.name,
             kind=identity.kind,
             parent_uuid=identity.parent_uuid,

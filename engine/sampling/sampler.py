@@ -12,7 +12,7 @@ because a search may stop the library.
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -433,6 +433,22 @@ class SourceSampler:
             elif not device.is_lost:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
                 device.mark_lost(why)
+        self._renumber(found)
+
+    def _renumber(self, found: Mapping[str, DeviceReader]) -> None:
+        """Give numbers of their own to GPUs that the source no longer lists, where another has theirs now.
+
+        A driver that starts again numbers on without a gap. MIG instances have the number of their GPU.
+        """
+        taken = {reader.identity.index for reader in found.values()}
+        gone = {uuid: device for uuid, device in self._devices.items() if uuid not in found}
+        for uuid, device in gone.items():
+            identity = device.reader.identity
+            if identity.parent_uuid is None and device.index in taken:
+                device.index = 1 + max(taken | {it.index for it in self._devices.values()})
+                for other in gone.values():
+                    if other.reader.identity.parent_uuid == uuid:
+                        other.index = device.index
 
     def _find_held(self) -> dict[DeviceReadings | None, float]:
         """Return what abandoned lanes are calling, None for the search for devices, and since when."""

@@ -216,7 +216,7 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
 
 def refuse_reading() -> NoReturn:
     """Stop the script at the line that reads a value."""
-    frames = capture_stack().frames
+    frames = capture_stack().user_frames
     place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else "the script"
     refuse(
         f"{place} reads the value of a tensor, but with --fake tensors have no values: remove the "

@@ -127,7 +127,17 @@ Position = tuple[CodeType, int]
 
 _HERE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
-_is_user_file: dict[str, bool] = {}
+# A GPU's allocator is called from C++, below every one of these: they run only because tensors are simulated.
+_DISPATCH = tuple(
+    f"{_TORCH}/{name}"
+    for name in (
+        *("_decomp/", "_dynamo/", "_jit_internal.py", "_library/", "_logging/", "_meta_registrations.py"),
+        *("_ops.py", "_prims", "_refs/", "_subclasses/", "fx/", "overrides.py"),
+        *("utils/_python_dispatch.py", "utils/_pytree.py", "utils/_stats.py"),
+    )
+)
+# None for files whose frames no real snapshot has, else whether a file is outside of torch.
+_is_user_file: dict[str, bool | None] = {}
 # By the ids of code objects and the offsets in them. Code compares by value without its file, so that like
 # functions of two files are equal; an id is unique while the stack here keeps its code alive.
 _known: dict[tuple[int, ...], Stack] = {}
@@ -136,11 +146,12 @@ _known: dict[tuple[int, ...], Stack] = {}
 class Stack:
     """Frames of one call, innermost first; line numbers are computed when somebody asks."""
 
-    __slots__ = ("_frames", "_positions")
+    __slots__ = ("_frames", "_positions", "_user_frames")
 
     def __init__(self, positions: tuple[Position, ...]) -> None:
         self._positions = positions
         self._frames: list[dict[str, object]] | None = None
+        self._user_frames: list[dict[str, object]] | None = None
 
     @property
     def frames(self) -> list[dict[str, object]]:
@@ -152,36 +163,49 @@ class Stack:
             ]
         return self._frames
 
+    @property
+    def user_frames(self) -> list[dict[str, object]]:
+        """Frames outside of torch."""
+        if self._user_frames is None:
+            self._user_frames = [
+                frame for frame in self.frames if not str(frame["filename"]).startswith(_TORCH)
+            ]
+        return self._user_frames
+
 
 def capture_stack() -> Stack:
-    """Return the stack of the calling thread without the frames of torch and of this package.
+    """Return the stack of the calling thread as a GPU's allocator would see it, without this package.
 
     If no other code called torch (a thread of its own), nothing is left.
     """
     codes: list[CodeType] = []
     key: list[int] = []
+    user_frames = 0
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES_WALKED):
-        if frame is None or len(codes) == MOST_FRAMES:
+        if frame is None or user_frames == MOST_FRAMES:
             break
         code = frame.f_code
-        is_user = _is_user_file.get(code.co_filename)
-        if is_user is None:
+        try:
+            is_user = _is_user_file[code.co_filename]
+        except KeyError:
             is_user = _judge_file(code.co_filename)
-        if is_user:
+        if is_user is not None:
             codes.append(code)
             key += (id(code), frame.f_lasti)
+            user_frames += is_user
         frame = frame.f_back
     place = tuple(key)
     stack = _known.get(place)
     return _cache_stack(place, codes) if stack is None else stack
 
 
-def _judge_file(name: str) -> bool:
-    """Return whether a file is of neither torch nor this package, and remember it."""
+def _judge_file(name: str) -> bool | None:
+    """Return what `_is_user_file` says of a file, and remember it."""
     if len(_is_user_file) >= MOST_FILES:
         _is_user_file.clear()
-    is_user = _is_user_file[name] = not name.startswith((_HERE, _TORCH, "<frozen"))
+    is_seen = not name.startswith((_HERE, "<frozen", *_DISPATCH))
+    is_user = _is_user_file[name] = not name.startswith(_TORCH) if is_seen else None
     return is_user
 
 

@@ -111,7 +111,7 @@ class StandIns:
         Raises:
             SystemExit: The line waits in a loop until the value changes.
         """
-        frames = capture_stack().frames
+        frames = capture_stack().user_frames
         name, line = (
             (str(frames[0]["filename"]), int(str(frames[0]["line"]))) if frames else ("the script", 0)
         )

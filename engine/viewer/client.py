@@ -1,14 +1,16 @@
 """A viewer's end: the newest picture of a node, its history, and the state of the connection."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..clock import Clock, SystemClock
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
-from ..model import AdviceAction, Sample
-from ..paths import locate_runtime_folder
+from ..model import AdviceAction, HubStatus, Sample
+from ..paths import ROOT_VARIABLE, locate_runtime_folder
 from ..ranks.demands import ADVICE_WITHIN_S, ANSWER_WITHIN_S
+from ..text import make_printable
 from ..wire.endpoints import holder_pid, is_hub_alive
 from ..wire.messages import Advised
 from .conversation import HubStream
@@ -200,6 +202,20 @@ class Client(NodePicture):
         was_lost = self.newest.connection == "lost"
         self.tell_lost(reason, silent_s)
         return not was_lost
+
+
+def explain_other_root(hub: HubStatus | None) -> str | None:
+    """Return that an agent reads other devices than `VRAMSCOPE_ROOT` names here, and what to do; else None.
+
+    Where the variable is not set here, the agent's root is followed: it is set for the agent alone.
+    """
+    root = os.environ.get(ROOT_VARIABLE)
+    if hub is None or hub.root is None or not root or Path(root) == Path(hub.root):
+        return None
+    return (
+        f"the running agent (process {hub.pid}) reads devices below {make_printable(hub.root)}, not below "
+        f"{ROOT_VARIABLE}={make_printable(root)}: end it, or set VRAMSCOPE_RUNTIME_DIR to another folder"
+    )
 
 
 def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Client:

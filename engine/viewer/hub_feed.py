@@ -17,7 +17,7 @@ from ..history import History
 from ..paths import locate_runtime_folder, open_runtime_folder
 from ..units import format_age
 from ..wire.endpoints import LOCK_NAME, SOCKET_NAMES, describe_holder, is_hub_alive
-from .client import Client
+from .client import Client, explain_other_root
 from .feed import AskingFeed
 from .picture import NodePicture
 from .snapshot import Snapshot
@@ -136,6 +136,9 @@ class HubFeed(AskingFeed):
                 self._waits_since_s = self._last_end = None
             else:
                 snapshot = self._tend(snapshot, now_s)
+            other_root = explain_other_root(snapshot.hub)
+            if other_root is not None:  # the devices of another place are never shown in the place of these
+                snapshot = Snapshot("lost", reason=other_root)
             is_old_news = snapshot == shown or (
                 snapshot.connection == "lost" and now_s - told_s < AGE_INTERVAL_S
             )

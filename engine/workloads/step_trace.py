@@ -192,7 +192,7 @@ class BlockLog:
 
     def describe_stacks(self) -> list[list[dict[str, Any]]]:
         """Return the stacks by their numbers, innermost frame first."""
-        return [stack.frames for stack in self._stack_numbers]
+        return [stack.user_frames for stack in self._stack_numbers]
 
 
 # In forward passes hooks name the module that runs. In the backward pass an operation belongs to the module

@@ -80,7 +80,7 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
     "lost": (
         LOST,
         (),
-        "unknown",
+        "high",
         "GPU 2 lost: fell off the bus · OOM risk unknown: no allocator data · "
         "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
     ),
@@ -98,11 +98,11 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         "GPU 2 stale: a driver call has not returned for 37 s · OOM risk unknown: no allocator data · "
         "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
     ),
-    "all lost": (ALL_LOST, (), "unknown", "GPUs 0, 1 and 2 lost · OOM risk unknown: no data"),
+    "all lost": (ALL_LOST, (), "high", "GPUs 0, 1 and 2 lost · OOM risk unknown: no data"),
     "many lost": (
         MANY_LOST,
         (),
-        "unknown",
+        "high",
         "6 GPUs lost · OOM risk unknown: no allocator data · GPU 6 40.0/80.0 GiB (50 %), 40.0 GiB free",
     ),
     "unreadable": (
@@ -222,7 +222,7 @@ def test_lost_device_is_said_at_any_width_from_ten() -> None:
 
 def test_finding_of_a_device_that_is_gone_or_lost_does_not_lead() -> None:
     assert summarize(FULL, (finding(uuid="GPU-9"),)).level == "unknown"
-    assert summarize(LOST, (finding(uuid="GPU-2"),)).level == "unknown"
+    assert summarize(LOST, (finding(uuid="GPU-2"),)).level == "high"
 
 
 def test_node_finding_leads() -> None:

@@ -43,9 +43,12 @@ class AdviceControl:
         if pid is None:
             app.notify(CHOOSE_FIRST, timeout=4)
         elif self._find_rank(pid) is None:
+            attach = (
+                "Press a to attach to it" if app.attachment.is_offered else "Attach with `vramscope attach`"
+            )
+            how = f"{attach}, or start it with `vramscope run`"
             app.notify(
-                f"Process {pid} does not report, so it cannot be advised. Start it with `vramscope run`, or "
-                "attach to it with `vramscope attach`.",
+                f"Process {pid} does not report, so it cannot be advised. {how}.",
                 severity="warning",
             )
         else:

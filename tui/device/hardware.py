@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from ...analyzers.findings.driver_tools import NVIDIA, find_tools
 from ...engine.model import DeviceActivity, DeviceHardware, DeviceSample
 from ...engine.units import format_bytes
 from ..draw.bars import wrap_pieces
@@ -26,7 +27,7 @@ def draw_hardware(device: DeviceSample, width: int) -> list[Line]:
     activity = device.activity or DeviceActivity()
     hardware = device.hardware or DeviceHardware()
     subjects: dict[str, tuple[_Fact, ...]] = {
-        "clocks": tuple(_list_clocks(activity, hardware)),
+        "clocks": tuple(_list_clocks(device, activity, hardware)),
         "power": tuple(_list_power(hardware)),
         "traffic": tuple(_list_traffic(activity, hardware, device.pci_address)),
         "errors": tuple(_list_errors(hardware)),
@@ -56,8 +57,9 @@ def _draw_subject(subject: Span, pieces: Sequence[Line], width: int) -> list[Lin
     return [[Span(heads[min(at, 1)], subject.role), *line] for at, line in enumerate(wrapped)]
 
 
-def _list_clocks(activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
-    yield "SM clock", _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz), "text"
+def _list_clocks(device: DeviceSample, activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
+    name = "SM clock" if find_tools(device) is NVIDIA else "clock"
+    yield name, _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz), "text"
     yield "memory clock", _clock(activity.memory_clock_mhz, hardware.memory_clock_max_mhz), "text"
     state = activity.performance_state
     yield "performance state", None if state is None else f"P{state}", "text"

@@ -21,8 +21,8 @@ from ...analyzers.fleet.model import (
     FleetSort,
     Grouping,
     compile_filter,
-    find_gravest,
-    hold_gravest,
+    find_worst,
+    hold_worst,
 )
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.risk import LEVELS
@@ -351,11 +351,11 @@ class FleetScreen(ThriftyScreen[None]):
             return self._view.selected
         before = None if self.current is None else self._picture.find(self.current.key)
         if wanted is None:
-            gravest = hold_gravest(self._picture.census.gravest, before)
+            worst = hold_worst(self._picture.census.worst, before)
         else:
             is_wanted = before is not None and self._wanted(before)
-            gravest = hold_gravest(find_gravest(wanted), before if is_wanted else None)
-        return None if gravest is None else gravest.key
+            worst = hold_worst(find_worst(wanted), before if is_wanted else None)
+        return None if worst is None else worst.key
 
     def _write_title(self, wanted: int) -> None:
         picture = self._picture

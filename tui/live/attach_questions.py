@@ -11,6 +11,7 @@ from textual.widgets import Label
 from ...engine.model import ProcessReading
 from ..frame import keys
 from ..screens.dialogs import ChoiceScreen
+from .process_rows import drop_program_folder
 
 # Characters of a command line that are shown: of one process, of each of several.
 MAX_COMMAND = 300
@@ -66,8 +67,10 @@ def choose_process(processes: Sequence[ProcessReading], node: str) -> ChoiceScre
 
 
 def _name_in_list(process: ProcessReading) -> str:
-    command = shorten(process.command or NO_COMMAND, MAX_COMMAND_OF_SEVERAL, placeholder=" …")
-    return f"{process.pid:>8} {command}"
+    command = process.command or NO_COMMAND
+    if len(command) > MAX_COMMAND_OF_SEVERAL:
+        command = drop_program_folder(command)
+    return f"{process.pid:>8} {shorten(command, MAX_COMMAND_OF_SEVERAL, placeholder=' …')}"
 
 
 def ask_to_attach_to_several(processes: Sequence[ProcessReading], node: str = "") -> AttachQuestion:

@@ -142,6 +142,15 @@ class Column(NamedTuple):
     joins_for: Callable[[ProcessRow], bool] | None = None
 
 
+def drop_program_folder(command: str) -> str:
+    """Return a command without the folder of its program, where it has arguments.
+
+    The folder of an interpreter is long and uninteresting; what it runs distinguishes two jobs.
+    """
+    program, gap, arguments = command.partition(" ")
+    return program.rpartition("/")[2] + gap + arguments if arguments else command
+
+
 def _optional(value: float | str | None) -> SortKey | None:
     if value is None:
         return None

@@ -12,6 +12,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...analyzers.findings.driver_tools import NVIDIA, find_tools
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
@@ -32,6 +33,7 @@ from .process_rows import (
     arrange_tree,
     choose_columns,
     collect_rows,
+    drop_program_folder,
     filter_rows,
     find_known,
     find_terms,
@@ -396,10 +398,19 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
         # An arrow that is a letter must not look like one of the title.
         blank = " " if mark and self.glyphs.name == "ascii" else ""
-        title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
+        words = column.title
+        if column.name == "sm" and not self._has_nvidia:
+            words = "BUSY"  # a streaming multiprocessor is NVIDIA's
+        title = f"{mark}{blank}{words}" if column.is_number else f"{words}{blank}{mark}"
         if column.width and cell_len(title) != column.width + 1:
             title = fit_columns([title], [column.width], "r" if column.is_number else "l", ELLIPSIS)[0]
         return Span(title, "accent" if is_sorted else "muted")
+
+    @property
+    def _has_nvidia(self) -> bool:
+        """Whether a row is of a GPU by NVIDIA, or there is no row that says of which."""
+        makers = {find_tools(row.device) is NVIDIA for row in self._all_rows}
+        return not makers or True in makers
 
     @property
     def _count_role(self) -> Role:
@@ -430,13 +441,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
-    """Return a command from a character on; too long and not scrolled, without its program's folder.
-
-    The folder of an interpreter is long and uninteresting; what it runs distinguishes two jobs.
-    """
-    program, gap, arguments = command.partition(" ")
-    if offset == 0 and len(command) > width and arguments:
-        command = program.rpartition("/")[2] + gap + arguments
+    """Return a command from a character on; too long and not scrolled, without its program's folder."""
+    if offset == 0 and len(command) > width:
+        command = drop_program_folder(command)
     return fit_text(command[offset:], width, ELLIPSIS)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 
+from ...analyzers.findings.driver_tools import NVIDIA, find_tools
 from ...engine.clock import Clock
 from ...engine.history import History
 from ...engine.units import format_bytes
@@ -134,7 +135,7 @@ def _list_graphs(content: ProcessContent) -> list[_Graph]:
             _bytes_text,
         ),
         _Graph(
-            "SM",
+            "SM" if find_tools(content.row.device) is NVIDIA else "busy",
             lambda point: point.sm_percent,
             f"{_percent_text(process.sm_percent)}{more}",
             lambda most: 100.0,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from ...analyzers.finding_words import LeakWords
+from ...analyzers.findings.driver_tools import NVIDIA, find_tools
 from ...analyzers.gap import MemoryGap, PartKind
 from ...analyzers.serving.load import describe_server
 from ...engine.model import ThrottleReason
@@ -413,7 +414,9 @@ def hardware_facts(view: DeviceView) -> list[Line]:
     hardware = view.device.hardware
     role = figure_role(view)
     if activity is not None and activity.sm_clock_mhz is not None:
-        found.append([Span("SM ", "muted"), Span(f"{activity.sm_clock_mhz:,} MHz", role)])
+        # A streaming multiprocessor is NVIDIA's; the others have one clock for what computes.
+        word = "SM " if find_tools(view.device) is NVIDIA else "clock "
+        found.append([Span(word, "muted"), Span(f"{activity.sm_clock_mhz:,} MHz", role)])
     if activity is not None and activity.memory_bandwidth_percent is not None:
         share = f"{activity.memory_bandwidth_percent:3.0f} %"
         found.append([Span("bandwidth ", "muted"), Span(share, role)])

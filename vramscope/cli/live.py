@@ -128,9 +128,12 @@ def measure_first_frame(
 
 
 def _ask_agent() -> "tuple[Snapshot, History]":
-    from vramscope.engine.viewer.client import connect
+    from vramscope.engine.viewer.client import connect, explain_other_root
+    from vramscope.engine.viewer.snapshot import Snapshot
 
     client = connect(timeout_s=AGENT_ANSWERS_WITHIN_S)
+    if explain_other_root(client.newest.hub) is not None:
+        return Snapshot(), client.history  # the view says why there is nothing
     return client.newest, client.history
 
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
 from vramscope.engine.viewer.this_node import LocalNode, ThisNode
@@ -124,9 +124,14 @@ class Observer:
         self._source.close()
 
     def _connect(self, folder: "Path") -> "Client":
-        from vramscope.engine.viewer.client import connect
+        from vramscope.engine.viewer.client import connect, explain_other_root
 
-        return connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
+        client = connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
+        other_root = explain_other_root(client.newest.hub)
+        if other_root is not None:
+            client.close()
+            raise HubUnreachableError(other_root)
+        return client
 
     def _make_local(self) -> LocalNode:
         return LocalNode(

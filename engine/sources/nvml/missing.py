@@ -55,8 +55,6 @@ class KernelGpu(NamedTuple):
     is_usable: bool = True
     # Whether the driver runs it; NVML may find it after a restart then.
     has_driver: bool = True
-    # Its index if NVML counted every GPU that this user may use.
-    place: int = 0
 
     def identify(self, index: int) -> DeviceIdentity:
         return DeviceIdentity(
@@ -109,12 +107,7 @@ def find_missing(
             left_out.add(address)
     if not left_out and all(gpu.is_usable for gpu in missing.values()):
         missing |= {address: _describe_unbound(address) for address in unbound if address not in folders}
-    hidden = {address for address, gpu in missing.items() if not gpu.is_usable}
-    order = sorted((folders.keys() | missing.keys()) - left_out - hidden)
-    return [
-        gpu._replace(place=order.index(address)) if gpu.is_usable else gpu
-        for address, gpu in sorted(missing.items())
-    ]
+    return [gpu for _, gpu in sorted(missing.items())]
 
 
 def _describe_unbound(address: str) -> KernelGpu:

@@ -193,7 +193,9 @@ class DeviceEnumerator:
                 HungReader(replace(identity, is_provisional=True), call.started_s) for identity in family
             ]
         readers = [reader for index in sorted(found) for reader in found[index]]
-        readers += [LostReader(gpu.identify(gpu.place), gpu.why) for gpu in uncounted]
+        # NVML numbers without a gap those that it counts, so the others have numbers after its own.
+        first = len(answers) + len(self._calls)
+        readers += [LostReader(gpu.identify(first + at), gpu.why) for at, gpu in enumerate(uncounted)]
         startable_count = sum(gpu.has_driver for gpu in uncounted)
         return Enumeration(readers, max(len(lost), startable_count), len(self._calls))
 

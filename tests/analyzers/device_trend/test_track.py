@@ -117,6 +117,33 @@ def test_a_job_that_fills_again_after_its_error_is_said_to_again() -> None:
     assert any(trend.word == "filling" for at_s, trend in found if at_s > len(life) + 90)
 
 
+@pytest.mark.parametrize("quiet_s", [30, 300])
+def test_memory_that_climbs_is_rising_within_a_minute_though_an_earlier_program_held_more(
+    quiet_s: int,
+) -> None:
+    before = [*[42.0] * 600, *[20.0] * quiet_s]
+    found = watch(series([*before, *climb(20, 70, 250)]))
+    at_s, trend = next((at_s, it) for at_s, it in found if it.word != "steady")
+    assert len(before) < at_s <= len(before) + 60
+    assert trend.word == "rising"
+    assert trend.rate_bytes_per_s == pytest.approx(12 * GIB / 60, rel=0.05)
+    assert trend.full_in_s is None
+    assert abs(trend.since_s - len(before)) <= 20
+
+
+def test_a_restart_that_takes_again_what_it_had_at_the_same_pace_is_no_rise() -> None:
+    life = [*[1.0] * 20, *climb(1, 42, 75), *[42.0] * 80]
+    found = watch(series([*life * 4, *[1.0] * 20, *climb(1, 60, 130), *[60.0] * 60]))
+    assert not [it for at_s, it in found if len(life) < at_s < 4 * len(life) and it.word != "steady"]
+    assert any(it.word == "rising" for at_s, it in found if at_s > 4 * len(life)), "it took more than ever"
+
+
+def test_a_program_that_starts_is_quiet_for_a_minute_as_the_first_one_is() -> None:
+    quick = [*climb(1, 60, 40), *[60.0] * 200]
+    found = watch(series([*[70.0] * 300, *quick, *quick]))
+    assert {it.word for _, it in found} == {"steady"}
+
+
 def test_a_device_whose_process_reports_is_left_to_the_forecast() -> None:
     analyzer = OomAnalyzer()
     rank = RankSample(7, 1.0, device_uuid="GPU-0", allocator=AllocatorReading(GIB, reserved_bytes=2 * GIB))

@@ -8,9 +8,9 @@ from vramscope.analyzers.fleet.model import (
     SORTS,
     FleetDevice,
     Grouping,
-    find_gravest,
+    find_worst,
     group_devices,
-    hold_gravest,
+    hold_worst,
     weigh,
 )
 from vramscope.analyzers.risk import LEVELS
@@ -44,20 +44,20 @@ def test_every_device_is_in_one_group(devices: list[FleetDevice], grouping: Grou
 
 
 @given(_DEVICES.filter(bool))
-def test_by_risk_the_gravest_device_is_in_the_first_group(devices: list[FleetDevice]) -> None:
-    gravest = find_gravest(devices)
-    assert gravest is not None
-    assert weigh(gravest) == max(map(weigh, devices))
+def test_by_risk_the_worst_device_is_in_the_first_group(devices: list[FleetDevice]) -> None:
+    worst = find_worst(devices)
+    assert worst is not None
+    assert weigh(worst) == max(map(weigh, devices))
     first = group_devices(devices, "node", "risk")[0]
     unknown = LEVELS.index("unknown")  # low and unknown are no reason to move
     highest = max(LEVELS.index(it.level) for it in first.devices)
-    assert max(highest, unknown) == max(LEVELS.index(gravest.level), unknown)
+    assert max(highest, unknown) == max(LEVELS.index(worst.level), unknown)
 
 
-def test_the_gravest_stays_where_memory_goes_up_and_down_and_moves_for_a_reason() -> None:
+def test_the_worst_stays_where_memory_goes_up_and_down_and_moves_for_a_reason() -> None:
     held = FleetDevice("n1", "u", "0", "GPU 0", used_bytes=60, total_bytes=80)
     for used_bytes, level, is_found in ((64, "unknown", False), (72, "unknown", True), (1, "critical", True)):
         other = FleetDevice("n2", "v", "0", "GPU 0", used_bytes=used_bytes, total_bytes=80, level=level)  # type: ignore[arg-type]  # one of LEVELS
-        gravest = find_gravest([held, other])
-        assert hold_gravest(gravest, held) is (other if is_found else held)
-    assert hold_gravest(find_gravest([other]), None) is other  # gone, or hidden by a filter
+        worst = find_worst([held, other])
+        assert hold_worst(worst, held) is (other if is_found else held)
+    assert hold_worst(find_worst([other]), None) is other  # gone, or hidden by a filter

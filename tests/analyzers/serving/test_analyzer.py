@@ -116,6 +116,24 @@ def test_the_end_of_the_pool_is_forecast_before_the_first_preemption(seed: int) 
     assert {"requests a minute", "expected within two minutes", "window"} <= names
 
 
+def test_a_pool_for_a_few_sequences_ends_by_chance_and_the_finding_says_no_time() -> None:
+    """A burst of use is no news there; load that settles near the end of the pool is."""
+    traffic = Traffic(Rate(((0.0, 0.5), (900.0, 0.5), (3600.0, 2.0))), output_tokens=500, prompt_tokens=800)
+    calm = SimulatedServer(
+        ServerSetup(traffic=Traffic(Rate(((0.0, 0.5),)), output_tokens=500), blocks=1500), 3
+    )
+    assert watch(ServingAnalyzer(), play(calm, 900.0)) == {}
+    server = SimulatedServer(ServerSetup(traffic=traffic, blocks=1500), 3)
+    found = watch(ServingAnalyzer(), play(server, 1700.0))[PREEMPTION]
+    assert "may run out of its KV pool at any time at the present arrival rate: about" in found[0].title
+    assert "sequences fill it" in found[0].title
+    assert not any(it.name.startswith(("time to", "lower", "upper")) for it in found[0].evidence)
+    assert "scatter by long sequences" in (found[0].method or "")
+    first_s = server.engines[0].counters.first_preemption_s
+    assert first_s is not None
+    assert 1_000_000.0 + first_s - found[0].opened_s >= 60.0
+
+
 def test_readings_that_samples_repeat_with_an_age_are_one_reading_each() -> None:
     """A node samples more often than a server is read; the ages of one reading differ by milliseconds."""
     server = ramp(until_s=3600.0)

@@ -70,6 +70,7 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
     assert names["fresh"] - names["tuning"] - names["scored"] == only_fresh
     looked_at = names["tuning"] | names["scored"] | names["fresh"]
     assert names["sealed"] - looked_at == {"stairs", "doubling", "lull", "drift", "terrace"}
+    assert names["sealed2"] == names["sealed"]
 
 
 @pytest.mark.parametrize("name", ["outgrow", "clients"])

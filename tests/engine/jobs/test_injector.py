@@ -391,7 +391,11 @@ def test_an_interpreter_without_a_gil_is_refused(tmp_path: Path) -> None:
             open_table(target, distorted)
 
 
-def test_a_program_that_is_not_python_itself_is_not_rehearsed(tmp_path: Path) -> None:
+def test_a_program_that_is_not_python_itself_is_not_rehearsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its library is that of all targets, which an earlier test in this process may have rehearsed.
+    monkeypatch.setattr(injector, "_rehearsed", set())
     program = tmp_path / "trainer"
     shutil.copy(Path(sys.executable).resolve(), program)
     library = str(Path(sys.executable).resolve().parent.parent / "lib")

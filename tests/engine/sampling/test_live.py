@@ -207,6 +207,19 @@ def test_a_device_the_driver_no_longer_reports_is_lost(monkeypatch: pytest.Monke
     assert _device(sample, 1).reason == "the driver no longer reports it"
 
 
+def test_a_device_that_is_gone_shares_its_number_with_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "REDISCOVER_S", 0.05)
+    source = HandSource(3)
+    with _running(source) as producer:
+        _next(producer)
+        # The driver was started again without device 1, and numbers the others on.
+        last = HandReader(1)
+        last.identity = replace(source.readers[2].identity, index=1)
+        source.readers = [source.readers[0], last]
+        sample = _next(producer, lambda s: any(it.state == "lost" for it in s.devices))
+        assert {it.uuid: it.index for it in sample.devices} == {"GPU-0": 0, "GPU-2": 1, "GPU-1": 2}
+
+
 def test_memory_that_is_refused_is_unsupported_and_never_zero() -> None:
     source = HandSource(1)
     source.readers[0].error = NotSupportedError("memory is not supported by this device")

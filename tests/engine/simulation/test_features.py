@@ -178,7 +178,7 @@ print(json.dumps([sorted(set().union(*map(files, everything))), __file__, first(
 """
 
 
-def test_recorded_frames_are_those_of_the_user_alone(tmp_path: Path) -> None:
+def test_recorded_frames_are_never_those_of_the_simulation(tmp_path: Path) -> None:
     files, script, holders, traced = answers(tmp_path, RECORDED)
     assert script in files
     assert not [it for it in files if "allocator_model" in it or "simulation" in Path(it).parts]

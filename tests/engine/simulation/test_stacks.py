@@ -45,10 +45,17 @@ def test_like_functions_on_the_same_line_of_two_files_keep_their_files(tmp_path:
     assert [stack.frames[0]["line"] for stack in found] == [2, 2]
 
 
-def test_a_file_of_torch_is_told_from_like_code_of_the_user(tmp_path: Path) -> None:
-    library = Path(stacks._TORCH) / "nn/layer.py"
-    assert name_file(load(library)(stacks.capture_stack)) == __file__
-    assert name_file(load(tmp_path / "layer.py")(stacks.capture_stack)) == str(tmp_path / "layer.py")
+def test_frames_of_torch_are_recorded_and_are_no_lines_of_the_user(tmp_path: Path) -> None:
+    library = load(Path(stacks._TORCH) / "nn/layer.py")(stacks.capture_stack)
+    assert name_file(library) == str(Path(stacks._TORCH) / "nn/layer.py")
+    assert library.user_frames[0]["filename"] == __file__
+    own = load(tmp_path / "layer.py")(stacks.capture_stack)
+    assert name_file(own) == own.user_frames[0]["filename"] == str(tmp_path / "layer.py")
+
+
+@pytest.mark.parametrize("name", ["_subclasses/fake_tensor.py", "utils/_python_dispatch.py", "_refs/nn.py"])
+def test_frames_that_run_only_because_tensors_are_simulated_are_left_out(name: str) -> None:
+    assert name_file(load(Path(stacks._TORCH) / name)(stacks.capture_stack)) == __file__
 
 
 def test_calls_from_one_place_share_a_stack(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_gpu_that_nvml_does_not_count_is_listed_as_lost(
     devices[3].detach()
     *sound, lost = nvml_source.discover()
     assert [reader.identity.index for reader in sound] == list(range(7))
-    assert (lost.identity.index, lost.identity.uuid, lost.identity.name) == (3, devices[3].uuid, "Card 3")
+    assert (lost.identity.index, lost.identity.uuid, lost.identity.name) == (7, devices[3].uuid, "Card 3")
     assert lost.identity.pci_address == address_of(devices[3]) == "0000:04:00.0"
     with pytest.raises(DeviceLostError, match=r"0000:04:00\.0 \(/dev/nvidia3\), but NVML does not count it"):
         lost.read_memory()
@@ -178,7 +178,7 @@ def test_gpus_of_both_kinds_of_loss_are_all_listed(
     devices[1].lose()
     devices[2].detach()
     lost = [it.identity for it in nvml_source.discover() if isinstance(it, LostReader)]
-    assert [(it.index, it.uuid) for it in lost] == [(1, devices[1].uuid), (2, devices[2].uuid)]
+    assert [(it.index, it.uuid) for it in lost] == [(3, devices[1].uuid), (4, devices[2].uuid)]
 
 
 def test_a_node_whose_only_gpu_is_gone_lists_it(

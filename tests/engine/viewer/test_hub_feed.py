@@ -114,6 +114,22 @@ def test_a_second_viewer_attaches_and_sees_the_history(node: PretendDriver, feed
         assert client.history.first_seq == 1
 
 
+def test_an_agent_that_reads_another_root_is_named_and_its_devices_are_not_shown(
+    node: PretendDriver, feeds: list[HubFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _watch(feeds)
+    first.until(_is_measured, "the first viewer's devices")
+    monkeypatch.setenv("VRAMSCOPE_ROOT", str(tmp_path))
+    second = _watch(feeds)
+    told = second.until(lambda it: it.reason and "VRAMSCOPE_ROOT" in it.reason, "the other root")
+    assert (told.connection, told.sample) == ("lost", None)
+    assert "reads devices below /, not below" in str(told.reason)
+    monkeypatch.delenv("VRAMSCOPE_ROOT")
+    third = _watch(feeds)
+    third.until(_is_measured, "devices where nothing is asked for")
+    assert not any(_is_measured(snapshot) for snapshot in second.seen)
+
+
 def test_a_killed_hub_is_said_and_replaced(node: PretendDriver, feeds: list[HubFeed]) -> None:
     watcher = _watch(feeds)
     before = watcher.until(has_worker, "the worker")

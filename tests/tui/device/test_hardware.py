@@ -138,3 +138,12 @@ def test_a_panel_of_three_rows_has_clock_bandwidth_and_fan_next_to_its_name(
     assert texts[0].rstrip().endswith("SM 1,755 MHz   bandwidth  41 %   fan 40 %") is is_shown
     assert sum("1,755 MHz" in text for text in texts) == is_shown
     assert any("/700 W" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("NVIDIA H100", "SM"), ("AMD Instinct MI300X", "clock"), ("Intel Arc A770", "clock")]
+)
+def test_only_a_gpu_of_nvidia_has_an_sm_clock(name: str, word: str) -> None:
+    device = replace(make(), name=name)
+    assert any(fact.startswith(f"{word} 1,") for fact in facts_of(device))
+    assert ("SM" in words_of(device)) is (word == "SM")

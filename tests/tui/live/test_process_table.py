@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.tui.canned import (
     NOON_S,
@@ -101,6 +102,16 @@ async def test_a_click_selects_a_row_and_a_heading_sorts() -> None:
         assert shown_pids(app) == [1, 2, 3]
         await pilot.click("#processes", offset=(heading.index("COMMAND") + 9, 0))
         assert app.live.processes.order.column == "command"
+
+
+@pytest.mark.parametrize(("name", "title"), [("NVIDIA H100", "SM"), ("Intel Arc B580", "BUSY")])
+async def test_only_a_gpu_of_nvidia_has_an_sm_column(name: str, title: str) -> None:
+    busy = msgspec.structs.replace(make_process(1, 9), sm_percent=50.0)
+    device = msgspec.structs.replace(make_device(0), name=name, processes=(busy,))
+    app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+    async with app.run_test(size=(140, 30)):
+        heading = app.live.processes.render_line(0).text.split()
+        assert [word for word in heading if word in {"SM", "BUSY"}] == [title]
 
 
 async def test_a_driver_that_does_not_tell_is_not_an_empty_list() -> None:

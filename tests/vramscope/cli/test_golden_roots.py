@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.waiting import wait_until
 from vramscope.engine.model import Sample
 from vramscope.engine.sampling.live import open_node
 
-from .running import Outcome, no_library, run
+from .running import Outcome, no_library, run, start
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs/status.schema.json").read_text(encoding="utf-8"))
 
@@ -98,6 +99,23 @@ def test_once_as_json(machine: DrmMachine, add: Callable[[DrmMachine], object], 
     assert all(device["state"] == "ok" for device in status["devices"])
     assert status["host"]["total_bytes"] == 64 * GIB
     assert any("VRAMSCOPE_ROOT" in note for note in status["notes"]), "it is not this machine"
+
+
+def test_an_agent_that_reads_another_root_is_named_and_not_asked(machine: DrmMachine) -> None:
+    DrmMachine.add_navi(machine)
+    agent = start("agent", **no_library(machine.root.parent))
+    try:
+        assert agent.stderr is not None
+        assert "serving" in agent.stderr.readline()
+        outcome = look(machine, "--once", "--json")
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.communicate(timeout=60)
+    [status] = outcome.lines
+    assert [device["name"] for device in status["devices"]] == ["AMD GPU 744c"]
+    assert status["agent"] is None
+    assert "reads devices below /, not below VRAMSCOPE_ROOT=" in outcome.stderr
+    assert "sampling in this process instead" in outcome.stderr
 
 
 def test_names_of_pods_are_in_the_first_look_and_bad_files_change_nothing(machine: DrmMachine) -> None:
