@@ -162,8 +162,21 @@ class MemoryTools:
         seq: int | None = None,
         gpu: str | None = None,
         capacity: str | None = None,
+        precision: str | None = None,
+        optimizer: str | None = None,
+        lora: int | None = None,
+        quantize: str | None = None,
+        offload: str | None = None,
+        recompute: str | None = None,
+        serve: bool = False,
+        utilization: float | None = None,
+        max_seqs: int | None = None,
+        batched_tokens: int | None = None,
+        cache_type: str | None = None,
     ) -> str:
-        """Compute the memory of each rank of a training run; computed, not measured (vramscope.estimate/1).
+        """Compute the memory of each rank of a training run, or of a server; computed, not measured.
+
+        The result is a vramscope.estimate/1, or with serve a vramscope.serving-estimate/1.
 
         Args:
             model: A name such as llama2-7b, or a path to config.json.
@@ -175,9 +188,22 @@ class MemoryTools:
             seq: Tokens of a sequence.
             gpu: Name of the GPU, such as h100.
             capacity: Memory of a device, such as 80GiB.
+            precision: bf16, fp16, fp32 or pure-bf16.
+            optimizer: adamw, adam, adam8bit or sgd.
+            lora: Rank of the adapters that are trained; the model is frozen.
+            quantize: nf4 for frozen matrices in 4 bits, as QLoRA has them; needs lora.
+            offload: optimizer for its states in the host's memory.
+            recompute: Activations to recompute: none, selective, operations, full or block.
+            serve: Whether the model is served instead of trained.
+            utilization: With serve, the share of the device for the server, 0.01 to 1.
+            max_seqs: With serve, most sequences at once.
+            batched_tokens: With serve, most tokens in a forward pass.
+            cache_type: With serve, the type of cached keys and values: bf16, fp16, fp32 or fp8.
         """
         from .estimating import make_estimate, read_run
         from .frame.parse import parse
+        from .serving_estimate import make_serving
+        from .verbs.estimate import check_flags
 
         flags: dict[str, object] = {
             "tp": tp,
@@ -188,12 +214,26 @@ class MemoryTools:
             "seq": seq,
             "gpu": gpu,
             "capacity": capacity,
+            "precision": precision,
+            "optimizer": optimizer,
+            "lora": lora,
+            "quantize": quantize,
+            "offload": offload,
+            "recompute": recompute,
+            "utilization": utilization,
+            "max-seqs": max_seqs,
+            "batched-tokens": batched_tokens,
+            "cache-type": cache_type,
         }
-        words = [f"--{name}={value}" for name, value in flags.items() if value is not None]
+        words = ["--serve"] if serve else []
+        words += [f"--{name}={value}" for name, value in flags.items() if value is not None]
         try:
             arguments: Namespace = parse(["estimate", f"--model={model}", *words])
         except SystemExit as error:
             raise UsageError("the flags are wrong: see `vramscope estimate --help`") from error
+        check_flags(arguments)
+        if serve:
+            return self._answer("estimate", make_serving(arguments))
         return self._answer("estimate", make_estimate(arguments, read_run(arguments)))
 
     def advise(self, pid: int, action: str, reason: str = "") -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from vramscope.analyzers.planning.serving import (
     PRECISIONS,
     ServedModel,
+    ServingReport,
     ServingSetup,
     choose_batches,
     describe_served_preset,
@@ -30,21 +31,7 @@ CACHE_BYTES = {"fp8": 1, "bf16": 2, "fp16": 2, "fp32": 4}
 
 
 def print_serving(arguments: Namespace) -> int:
-    model = _read_model(arguments)
-    card = find_card(arguments.gpu)
-    capacity = None if card is None else card.memory_bytes
-    if arguments.capacity:
-        capacity = parse_bytes(arguments.capacity)
-    setup, assumptions = _choose_setup(arguments, model, capacity)
-    report = estimate_serving(
-        model,
-        setup,
-        name=Path(arguments.model).name,
-        capacity_bytes=capacity,
-        context_bytes=arguments.context,
-        gpu=None if card is None else card.kind,
-        assumptions=assumptions,
-    )
+    report = make_serving(arguments)
     does_fit = None if report.pool is None else report.pool.does_fit
     if arguments.json:
         emit_json(report)
@@ -53,6 +40,24 @@ def print_serving(arguments: Namespace) -> int:
 
     emit_fitted(read_settings(arguments), lambda width: describe_serving(report, width))
     return choose_fit_code(arguments, does_fit=does_fit)
+
+
+def make_serving(arguments: Namespace) -> ServingReport:
+    model = _read_model(arguments)
+    card = find_card(arguments.gpu)
+    capacity = None if card is None else card.memory_bytes
+    if arguments.capacity:
+        capacity = parse_bytes(arguments.capacity)
+    setup, assumptions = _choose_setup(arguments, model, capacity)
+    return estimate_serving(
+        model,
+        setup,
+        name=Path(arguments.model).name,
+        capacity_bytes=capacity,
+        context_bytes=arguments.context,
+        gpu=None if card is None else card.kind,
+        assumptions=assumptions,
+    )
 
 
 def _read_model(arguments: Namespace) -> ServedModel:

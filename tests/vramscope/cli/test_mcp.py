@@ -103,6 +103,16 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
             ).lines[0]
             assert estimated["result"] == own, "the object that the verb prints"
             assert estimated["data_s"] is None, "nothing of it was measured"
+            adapters = {"precision": "bf16", "lora": 16, "quantize": "nf4", "optimizer": "adam8bit"}
+            server = {"serve": True, "gpu": "h100", "utilization": 0.8, "max_seqs": 64, "cache_type": "fp8"}
+            for given in (adapters, server):
+                words = [f"--{name.replace('_', '-')}={it}" for name, it in given.items() if it is not True]
+                words += ["--serve"] if "serve" in given else []
+                own = call("estimate", "--model", "llama2-7b", *words, "--json").lines[0]
+                answer = await ask(session, "estimate", model="llama2-7b", **given)
+                assert answer["result"] == own
+            alone = await refusal(session, "estimate", model="llama2-7b", max_seqs=64)
+            assert "--max-seqs needs --serve" in alone
             assert "there is no such file" in await refusal(session, "inspect", file="/nowhere.pickle")
             assert "Unknown tool" in await refusal(session, "advise", pid=1, action="empty_cache")
 

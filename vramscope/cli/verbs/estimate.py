@@ -241,16 +241,15 @@ def _add_choices(group: _ArgumentGroup) -> None:
 def run(arguments: Namespace) -> int:
     if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
         raise UsageError("--fail-on unfit needs the memory that it is to fit: --capacity SIZE or --gpu NAME")
+    check_flags(arguments)
     if arguments.serve:
-        return _run_serving(arguments)
-    refuse(pick(arguments, SERVE_FLAGS), "needs --serve")
+        from ..serving_estimate import print_serving
+
+        return print_serving(arguments)
     if arguments.factory is not None:
         from ..estimating import estimate_factory
 
-        _check_optimizer(arguments, FACTORY_OPTIMIZERS)
         return estimate_factory(arguments)
-    refuse(pick(arguments, (*FACTORY_FLAGS, "context")), "needs --factory MODULE:FUNCTION")
-    _check_optimizer(arguments, MODEL_OPTIMIZERS)
     if arguments.batch is not None:
         from ..estimating import estimate_batch
 
@@ -260,7 +259,15 @@ def run(arguments: Namespace) -> int:
     return print_estimate(arguments)
 
 
-def _check_optimizer(arguments: Namespace, known: tuple[str, ...]) -> None:
+def check_flags(arguments: Namespace) -> None:
+    """Refuse flags that do not go with what is estimated: a server, a step of the user's, or a model."""
+    if arguments.serve:
+        _check_serving(arguments)
+        return
+    refuse(pick(arguments, SERVE_FLAGS), "needs --serve")
+    known = MODEL_OPTIMIZERS if arguments.factory is None else FACTORY_OPTIMIZERS
+    if arguments.factory is None:
+        refuse(pick(arguments, (*FACTORY_FLAGS, "context")), "needs --factory MODULE:FUNCTION")
     if arguments.optimizer is not None and arguments.optimizer not in known:
         way = "--factory" if arguments.factory is not None else "--model"
         raise UsageError(
@@ -268,7 +275,7 @@ def _check_optimizer(arguments: Namespace, known: tuple[str, ...]) -> None:
         )
 
 
-def _run_serving(arguments: Namespace) -> int:
+def _check_serving(arguments: Namespace) -> None:
     refuse(
         pick(arguments, ("batch", "factory", *FACTORY_FLAGS)), "does not go with --serve, which needs --model"
     )
@@ -277,6 +284,3 @@ def _run_serving(arguments: Namespace) -> int:
     for name, usual in (("theory", "vramscope"), ("schedule", "1f1b")):
         if getattr(arguments, name) != usual:
             refuse({f"--{name}": True}, "does not go with --serve")
-    from ..serving_estimate import print_serving
-
-    return print_serving(arguments)
