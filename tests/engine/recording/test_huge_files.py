@@ -11,6 +11,7 @@ from tests import REPOSITORY
 
 from ...fuzz.targets import TARGETS, TRACE_NAME
 from ...vramscope.cli.running import environment
+from .test_hostile_files import recorded
 
 HUGE_BYTES = 10 << 30
 MOST_PEAK_KIB = 256 << 10
@@ -49,10 +50,9 @@ LOG = (
 @pytest.fixture
 def heads() -> dict[str, bytes]:
     """Return what each file begins with, by its name."""
-    (recording,) = TARGETS["recording"].seeds()
     (trace,) = TARGETS["trace"].seeds()
     return {
-        "run.vscope": recording,
+        "run.vscope": recorded(),
         "other.vscope": b"SQLite format 3\0",
         "a.csv": b"time_s,device,used_bytes\n1,0,5\n2,0,6\n",
         "b.log": LOG,

@@ -61,7 +61,9 @@ def test_every_verb_ends_with_the_same_code_before_it_prints_or_writes(
     (tmp_path / "web.yml").write_text("basic_auth_users:\n  alice: hash\n")
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    for name in [package, *([] if package != "torch" else ["jax"])]:
+    hidden = [package, *([] if package != "torch" else ["jax"])]
+    loaded = [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]
+    for name in {*hidden, *(loaded if "opentelemetry" in hidden else [])}:
         monkeypatch.setitem(sys.modules, name, None)
     outcome = call(*words)
     assert (outcome.code, outcome.stdout) == (4, ""), outcome.stderr
