@@ -137,9 +137,9 @@ Every setting can be given in five places. The first that has it wins:
 
 `--config FILE` or `VRAMSCOPE_CONFIG=FILE` reads that file in place of 3 and 4. `F12` in the live view saves
 the look and the sorting into the user's file (or into the one `--config` names); comments and order stay as
-they are, which needs `pip install 'vramscope[settings]'` (tomlkit). An unknown setting, or a value that is not
-valid, is refused with file, line and what was expected. `vramscope doctor` lists the settings in use and where
-each was set.
+they are, which needs `pip install 'vramscope[settings]'` (tomlkit). An unknown setting, or a value that is
+not valid, is refused with file, line and what was expected. `vramscope doctor` lists the settings in use and
+where each was set.
 
 Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, `"2h"`).
 
