@@ -124,10 +124,11 @@ def test_an_agent_that_reads_another_root_is_named_and_its_devices_are_not_shown
     told = second.until(lambda it: it.reason and "VRAMSCOPE_ROOT" in it.reason, "the other root")
     assert (told.connection, told.sample) == ("lost", None)
     assert "reads devices below /, not below" in str(told.reason)
+    assert not any(_is_measured(snapshot) for snapshot in second.seen)
+    # Both feeds read the variable of this process.
     monkeypatch.delenv("VRAMSCOPE_ROOT")
     third = _watch(feeds)
     third.until(_is_measured, "devices where nothing is asked for")
-    assert not any(_is_measured(snapshot) for snapshot in second.seen)
 
 
 def test_a_killed_hub_is_said_and_replaced(node: PretendDriver, feeds: list[HubFeed]) -> None:
