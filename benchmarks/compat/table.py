@@ -9,9 +9,9 @@ from .running import NO_CUDA, Job, Outcome, Way
 
 # Losses that differ by less are equal: kernels that add in another order differ in the last digits.
 LOSS_TOLERANCE = 1e-5
-# Peaks that differ by less are equal. Gloo's thread may hold what it has sent a little longer: so many
-# bytes, in peaks that they are a small part of.
-BYTES_TOLERANCE, HELD_BYTES, HELD_TOLERANCE = 1e-3, 2048, 1e-2
+# Peaks that differ by less are equal. Gloo's thread may hold what it has sent a little longer: a block,
+# whatever the peak, and so many bytes where they are a small part of the peak.
+BYTES_TOLERANCE, BLOCK_BYTES, HELD_BYTES, HELD_TOLERANCE = 1e-3, 512, 2048, 1e-2
 # Per cent by which a difference of peaks may grow before a job counts as worse.
 _MOST_GROWTH = 1.0
 _BEGIN, _END = "<!-- table: make compat -->", "<!-- table ends -->"
@@ -60,7 +60,7 @@ def _compare_bytes(peak: int | None, expected: int | None) -> str:
     if peak is None or expected is None:
         return "runs"
     is_held = abs(peak - expected) <= HELD_BYTES and _is_close(peak, expected, HELD_TOLERANCE)
-    if is_held or _is_close(peak, expected, BYTES_TOLERANCE):
+    if is_held or abs(peak - expected) <= BLOCK_BYTES or _is_close(peak, expected, BYTES_TOLERANCE):
         return "="
     return f"{100.0 * (peak - expected) / expected:+.1f} %"
 
