@@ -112,6 +112,7 @@ class Hub:
         self._supervisor = supervisor
         self._roster = roster
         self._version = version
+        self._root = str(locate_root())
         self._started_wall_s = self._clock.wall_s()
         self._attendance = Attendance(
             first_within_s=first_within_s if leaves_with_viewers else math.inf,
@@ -327,7 +328,7 @@ class Hub:
                 *self._findings.notes,
                 *self._assessments.notes,
             ),
-            root=str(locate_root()),
+            root=self._root,
         )
 
     def _decode_report(self, envelope: Envelope) -> WorkerReport:

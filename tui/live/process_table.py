@@ -409,8 +409,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     @property
     def _has_nvidia(self) -> bool:
         """Whether a row is of a GPU by NVIDIA, or there is no row that says of which."""
-        makers = {find_tools(row.device) is NVIDIA for row in self._all_rows}
-        return not makers or True in makers
+        return not self._all_rows or any(find_tools(row.device) is NVIDIA for row in self._all_rows)
 
     @property
     def _count_role(self) -> Role:

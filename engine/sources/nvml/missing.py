@@ -98,14 +98,14 @@ def find_missing(
     uuids = {it.uuid for it in answering}
     folders = {spell_address(name): name for name in list_gpu_folders(root / "proc")}
     missing: dict[str, KernelGpu] = {}
-    left_out = set()
+    is_whole = True  # the kernel describes every GPU that does not answer
     for address, folder in folders.items():
         gpu = None if address in addresses else _read_information(root, address, folder)
         if gpu is not None and gpu.uuid not in uuids:
             missing[address] = gpu
         elif address not in addresses and gpu is None:
-            left_out.add(address)
-    if not left_out and all(gpu.is_usable for gpu in missing.values()):
+            is_whole = False
+    if is_whole and all(gpu.is_usable for gpu in missing.values()):
         missing |= {address: _describe_unbound(address) for address in unbound if address not in folders}
     return [gpu for _, gpu in sorted(missing.items())]
 
