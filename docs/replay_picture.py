@@ -21,25 +21,25 @@ SETTLED_S = 4.0
 
 async def draw_replay(pictures: Path) -> Path:
     """Go to the first finding, and write what the screen shows as SVG."""
-    with ReplayFiles([EXAMPLE]).prepared() as prepared:
-        feed = ReplayFeed(
-            prepared, make_analyzers=lambda: make_analyzers().made, options=ReplayOptions(1.0, False)
-        )
-        app = VramscopeApp(
-            feed,
-            settings=Settings(),
-            abilities=TerminalAbilities(),
-            clock=SystemClock(),
-            signal_policy=SignalPolicy(is_read_only=True, is_replay=True),
-            driver_class=None,
-        )
-        async with app.run_test(size=SIZE) as pilot:
+    tapes = ReplayFiles([EXAMPLE]).open_tapes()
+    feed = ReplayFeed(
+        lambda: tapes, make_analyzers=lambda: make_analyzers().made, options=ReplayOptions(1.0, False)
+    )
+    app = VramscopeApp(
+        feed,
+        settings=Settings(),
+        abilities=TerminalAbilities(),
+        clock=SystemClock(),
+        signal_policy=SignalPolicy(is_read_only=True, is_replay=True),
+        driver_class=None,
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await asyncio.sleep(SETTLED_S)
+        for key in ("space", "n"):
+            await pilot.press(key)
             await asyncio.sleep(SETTLED_S)
-            for key in ("space", "n"):
-                await pilot.press(key)
-                await asyncio.sleep(SETTLED_S)
-            await pilot.pause()
-            picture = app.export_screenshot(title="vramscope replay example.vscope (a simulated device)")
+        await pilot.pause()
+        picture = app.export_screenshot(title="vramscope replay example.vscope (a simulated device)")
     path = pictures / f"replay-{SIZE[0]}x{SIZE[1]}.svg"
     path.write_text(picture, encoding="utf-8")
     return path

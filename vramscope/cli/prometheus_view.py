@@ -6,7 +6,6 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,20 +82,21 @@ def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
 
     from .live import open_view
 
-    with ExitStack() as stack:
+    def start_feed() -> "Feed":
+        from vramscope.engine.replay.feed import ReplayFeed
+        from vramscope.engine.replay.tapes import open_tapes
 
-        def start_feed() -> "Feed":
-            from vramscope.engine.replay.feed import ReplayFeed
-            from vramscope.engine.replay.tapes import open_tapes
-
-            folder = tempfile.TemporaryDirectory(prefix="vramscope-prometheus-", ignore_cleanup_errors=True)
-            path = Path(stack.enter_context(folder)) / FILE_NAME
+        with tempfile.TemporaryDirectory(
+            prefix="vramscope-prometheus-", ignore_cleanup_errors=True
+        ) as folder:
+            path = Path(folder) / FILE_NAME
             keep_past(past, path)
             tapes = open_tapes([path])
-            return ReplayFeed(lambda: tapes, make_analyzers=_find_analyzers())
+        # The file stays open and has no name any more, so nothing is left however this process ends.
+        return ReplayFeed(lambda: tapes, make_analyzers=_find_analyzers())
 
-        config = getattr(arguments, "config", None)
-        return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+    config = getattr(arguments, "config", None)
+    return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
 
 
 def keep_past(past: PastRange, path: Path) -> None:

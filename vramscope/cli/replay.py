@@ -2,8 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +37,7 @@ class ReplayFiles:
     """Files of any known format, opened so that any time in them can be played.
 
     Files other than recordings and one run of memory traces are imported into a recording in a temporary
-    folder, which `prepared` removes at its end.
+    folder, which is gone once it is open.
     """
 
     def __init__(
@@ -78,16 +77,13 @@ class ReplayFiles:
             raise UsageError("--compare: expected the memory traces of a real run and of its simulation")
         return found
 
-    @contextmanager
-    def prepared(self) -> "Iterator[Callable[[], Sequence[Tape]]]":
-        """Import what must be imported; yield a function that opens the tapes, which its caller closes."""
+    def open_tapes(self) -> "Sequence[Tape]":
+        """Import what must be imported; return the tapes, which its caller closes."""
         if self._opened is not None:
-            opened = self._opened
-            yield lambda: opened
-            return
+            return self._opened
         with tempfile.TemporaryDirectory(prefix="vramscope-replay-", ignore_cleanup_errors=True) as folder:
-            tapes = self._open([self._import(Path(folder))])
-            yield lambda: tapes
+            # The files stay open and lose their names, so nothing is left however this process ends.
+            return self._open([self._import(Path(folder))])
 
     def _import(self, folder: Path) -> Path:
         from .verbs.import_ import Importer

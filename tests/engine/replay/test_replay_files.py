@@ -20,12 +20,11 @@ from vramscope.engine.units import GIB
 
 
 def _play(files: ReplayFiles) -> list[Sample]:
-    with files.prepared() as open_tapes:
-        (tape,) = open_tapes()
-        try:
-            return list(tape.samples(tape.start_s))
-        finally:
-            tape.close()
+    (tape,) = files.open_tapes()
+    try:
+        return list(tape.samples(tape.start_s))
+    finally:
+        tape.close()
 
 
 def test_every_format_plays_with_its_capacity_and_its_notes(
@@ -97,7 +96,7 @@ def test_a_csv_opens_in_the_player_and_leaves_nothing(
     variables = environment(TMPDIR=str(private), TERM="xterm-256color", COLUMNS="100", LINES="30")
     with TerminalRun(command, variables) as screen:
         screen.wait_for(b"gpu.csv")
-        assert [it.stat().st_mode & 0o777 for it in private.iterdir()] == [0o700]
+        assert not list(private.iterdir())  # else something is left where the process is killed
         end(screen)
         assert screen.wait_for_end() == code
     assert not list(private.iterdir())
@@ -110,14 +109,10 @@ def test_a_folder_of_recordings_and_a_file_of_another_tool_play_together(tmp_pat
     for name in ("alpha", "beta"):
         samples = [msgspec.structs.replace(grow(seq), node=name, seq=seq) for seq in range(1, 20)]
         record(nodes / f"{name}.vscope", samples)
-    with ReplayFiles([nodes, inputs["nvidia-smi log"]]).prepared() as open_tapes:
-        tapes = open_tapes()
-        assert [tape.node for tape in tapes] == ["alpha", "beta", "b.log"]
-        for tape in tapes:
-            tape.close()
+    tapes = ReplayFiles([nodes, inputs["nvidia-smi log"]]).open_tapes()
+    assert [tape.node for tape in tapes] == ["alpha", "beta", "b.log"]
+    for tape in tapes:
+        tape.close()
     files = ReplayFiles([nodes, inputs["series CSV"]])
-    with (
-        pytest.raises(InputFileError, match="its times count from its own start, those of"),
-        files.prepared(),
-    ):
-        pass
+    with pytest.raises(InputFileError, match="its times count from its own start, those of"):
+        files.open_tapes()

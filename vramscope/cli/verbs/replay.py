@@ -1,7 +1,6 @@
 """`vramscope replay`: recordings and files of other tools in the live view, played by this process."""
 
 from argparse import ArgumentParser, Namespace
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,21 +91,20 @@ def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Setting
 
     from ..live import open_view
 
-    with ExitStack() as stack:
+    def start_feed() -> "Feed":
+        from vramscope.engine.plugins import make_analyzers
+        from vramscope.engine.replay.feed import ReplayFeed
+        from vramscope.engine.replay.player import ReplayOptions
 
-        def start_feed() -> "Feed":
-            from vramscope.engine.plugins import make_analyzers
-            from vramscope.engine.replay.feed import ReplayFeed
-            from vramscope.engine.replay.player import ReplayOptions
+        tapes = files.open_tapes()
+        return ReplayFeed(
+            lambda: tapes,
+            make_analyzers=lambda: make_analyzers().made,
+            options=ReplayOptions(arguments.speed, arguments.recorded_findings),
+        )
 
-            return ReplayFeed(
-                stack.enter_context(files.prepared()),
-                make_analyzers=lambda: make_analyzers().made,
-                options=ReplayOptions(arguments.speed, arguments.recorded_findings),
-            )
-
-        config = getattr(arguments, "config", None)
-        return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+    config = getattr(arguments, "config", None)
+    return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
 
 
 def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settings") -> int:
