@@ -57,6 +57,7 @@ class PlayedNode:
     """Produces the samples of one node on the second, and says what its worker would."""
 
     interval_s = 1.0
+    is_calm = False
 
     def __init__(self, number: int, offset_s: float, kind: Kind, past_s: int) -> None:
         self.node = f"n{number:04d}"

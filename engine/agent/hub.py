@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -70,8 +71,6 @@ MAX_WISH_S = 86_400.0
 
 # Ticks that go into the history together: one after another they cost a third of what each costs alone.
 MOST_UNWRITTEN = 8
-# How long samples wait while only a worker follows and nothing in them is urgent: it then gets them at once.
-MOST_HELD_S = 3.0
 # From this share of a device in use on, every sample is urgent.
 URGENT_SHARE = 0.9
 
@@ -119,6 +118,8 @@ class Hub:
             linger_s=linger_s if leaves_with_viewers else math.inf,
             now_s=self._clock.monotonic_s(),
         )
+        # Whether it stays when nobody is there.
+        self._is_lasting = not leaves_with_viewers
         self._seat = WorkerSeat(is_open=supervisor is None, clock=self._clock)
         self._history = History()
         # The newest samples, which are not in the history yet.
@@ -170,12 +171,10 @@ class Hub:
 
     def _serve_once(self) -> None:
         self._sockets.wait(ceil_ms(self._producer.wait_s()))
+        if self._sockets.is_called:
+            self._end_calm()
         samples = self._producer.take()
-        for sample in samples:
-            self._publish_sample(sample)
-        if samples:
-            self._publish_status(has_sample=True)
-        self._flush()
+        self._publish_samples(samples)
         for data in self._sockets.take_reports():
             try:
                 self._accept_report(self._decode_report(decode(data)))
@@ -196,7 +195,9 @@ class Hub:
             self._supervisor.poll()
         self._alerts.poll()
         self._publish_status(has_sample=False)
-        self._flush()
+        self._sockets.flush()
+        if samples:
+            self._choose_pace()
 
     def _is_attended(self) -> bool:
         now_s = self._clock.monotonic_s()
@@ -207,6 +208,13 @@ class Hub:
             return True
         roster.drain()  # a process may have connected since the last tick
         return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
+
+    def _publish_samples(self, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            self._publish_sample(sample)
+        if samples:
+            self._publish_status(has_sample=True)
+        self._sockets.flush()
 
     def _publish_sample(self, sample: Sample) -> None:
         shortened = leave_out_unchanged(sample, self._sample)
@@ -236,11 +244,30 @@ class Hub:
         self._unwritten.clear()
         return self._history
 
-    def _flush(self) -> None:
-        """Send what was published; a worker that alone follows gets a few samples at once, and wakes less."""
+    def _choose_pace(self) -> None:
+        """Sample in calm while only a worker follows and nothing is urgent; a training process ends that."""
         sample = self._sample
-        is_urgent = sample is None or is_urgent_sample(sample)
-        self._sockets.flush(1 if is_urgent else int(MOST_HELD_S / self._producer.interval_s))
+        is_calm = (
+            self._is_lasting
+            and sample is not None
+            and not self._sockets.is_followed
+            and not is_urgent_sample(sample)
+            and (self._roster is None or not self._roster.is_connected)
+        )
+        if not is_calm:
+            self._end_calm()
+            return
+        self._producer.is_calm = True
+        if self._roster is not None:
+            self._sockets.watch(self._roster.fileno())
+
+    def _end_calm(self) -> None:
+        """Let the producer hold nothing back; a training process that has connected is let in."""
+        if self._producer.is_calm:
+            self._producer.is_calm = False
+            self._sockets.watch(None)
+            if self._roster is not None:
+                self._roster.drain()
 
     def _repair(self, sample: Sample) -> Sample:
         """Return a sample that no viewer rejects: impossible values become unmeasured.

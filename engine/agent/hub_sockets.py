@@ -78,6 +78,7 @@ class HubSockets:
         for socket in (self._stream, self._reports, self._control, *gate):
             self._poller.register(socket, zmq.POLLIN)
         self._ready: dict[object, int] = {}
+        self._watched: int | None = None
 
     def _bind(self, kind: int, address: str, options: Mapping[int, int] | None = None) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)
@@ -149,6 +150,20 @@ class HubSockets:
         if self._gate is not None and self._gate.questions in self._ready:
             self._gate.take_questions()
 
+    def watch(self, fd: int | None) -> None:
+        """Let a wait end when a file can be read, in place of the one before; None for no file."""
+        if fd != self._watched:
+            if self._watched is not None:
+                self._poller.unregister(self._watched)
+            if fd is not None:
+                self._poller.register(fd, zmq.POLLIN)
+            self._watched = fd
+
+    @property
+    def is_called(self) -> bool:
+        """Whether somebody else than a worker has ended the wait."""
+        return any(it is not self._reports for it in self._ready)
+
     def cut_off_revoked(self) -> None:
         """Send nothing more to peers whose keys were revoked."""
         if self._gate is not None:
@@ -181,10 +196,8 @@ class HubSockets:
         """Whether others than workers may follow, who receive samples alone."""
         return self._gate is not None or self._topics[TOPIC_HUB] > 0
 
-    def flush(self, least_messages: int = 1) -> None:
-        """Send what was published since the last call; to workers alone only so many messages at once."""
-        if len(self._outbox) < least_messages and not self.is_followed:
-            return
+    def flush(self) -> None:
+        """Send what was published since the last call."""
         for frames in self._outbox:
             self._stream.send_multipart(frames)
         self._outbox.clear()

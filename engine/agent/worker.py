@@ -68,7 +68,7 @@ class LocalWorkerLink(HubStream):
 REPORT_INTERVAL_S = 3.0
 # How long a worker waits for news at most; more than the hub holds samples back, so that no wait ends just
 # before they come.
-POLL_S = 3.5
+POLL_S = 5.5
 NOTHING_SEEN = -1
 
 

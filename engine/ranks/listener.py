@@ -114,6 +114,9 @@ class Listener:
         self._poll = select.poll()  # costs less than an exception, once a second for ever
         self._poll.register(self._socket, select.POLLIN)
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def restore(self) -> None:
         """Listen again if the file of the socket was removed; connections stay."""
         if not self._path.exists():

@@ -81,6 +81,15 @@ class Roster:
         """How long the hub may sleep before the sockets are read again."""
         return ANSWER_INTERVAL_S if self._demands.is_waiting else DRAIN_INTERVAL_S
 
+    def fileno(self) -> int:
+        """File that can be read when a process connects; another one after `restore`."""
+        return self._listener.fileno()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a process is connected, which need not have reported anything yet."""
+        return bool(self._listener.connections)
+
     @property
     def is_attended(self) -> bool:
         return bool(self._living)

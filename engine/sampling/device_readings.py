@@ -1,5 +1,6 @@
 """The readings of one device between two ticks, its state, and the sample that a tick publishes of it."""
 
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -29,15 +30,18 @@ class DeviceReadings:
 
     def __init__(self, reader: DeviceReader) -> None:
         self._take_reader(reader)
-        self.details_due_s = 0.0
+        # From when on the details read last count; the next are due one interval later.
+        self.details_from_s = -math.inf
         self.memory_due_s = 0.0
         # Its memory has been read, by a reader that may prepare a call for that.
         self.is_preparable = False
         self._memory = MemoryReading()
         self._details = DeviceDetails()
         self._details_at_s: float | None = None
+        # When they will be read next, at the pace of their reading.
+        self._details_until_s = 0.0
         self._hardware = HardwareReading()
-        self._hardware_at_s = 0.0
+        self._hardware_until_s = 0.0
         # The plug-in's bug that prevented the last reading of details, and of hardware.
         self.details_failure: str | None = None
         self.hardware_failure: str | None = None
@@ -76,7 +80,8 @@ class DeviceReadings:
         if self.is_lost:
             self._state = "stale"
             self._reason = "it is back and has not been read yet"
-            self.memory_due_s = self.details_due_s = 0.0
+            self.memory_due_s = 0.0
+            self.details_from_s = -math.inf
 
     def _take_reader(self, reader: DeviceReader) -> None:
         """Note what a reader knows: asking a protocol costs more than most readings of memory do."""
@@ -133,19 +138,26 @@ class DeviceReadings:
         if self._max_bytes is None or most > self._max_bytes:
             self._max_bytes = most
 
-    def fold_details(self, details: DeviceDetails, at_s: float, failure: str | None = None) -> None:
-        """Store a reading of the slower fields; `failure` is a plug-in's bug in it."""
+    def fold_details(
+        self, details: DeviceDetails, at_s: float, until_s: float, failure: str | None = None
+    ) -> None:
+        """Store a reading of the slower fields, which are read next at `until_s`.
+
+        Args:
+            failure: A plug-in's bug in it.
+        """
         self._details = details
         self._details_at_s = at_s
+        self._details_until_s = until_s
         self.details_failure = failure
 
-    def fold_hardware(self, reading: HardwareReading, at_s: float, failure: str | None = None) -> None:
-        """Store a reading of what can wait; `failure` is a plug-in's bug in it."""
+    def fold_hardware(self, reading: HardwareReading, until_s: float, failure: str | None = None) -> None:
+        """Store a reading of what can wait, which is read next at `until_s`."""
         self._hardware = HardwareReading(
             None if reading.activity == DeviceActivity() else reading.activity,
             None if reading.hardware == DeviceHardware() else reading.hardware,
         )
-        self._hardware_at_s = at_s
+        self._hardware_until_s = until_s
         self.hardware_failure = failure
 
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
@@ -164,26 +176,25 @@ class DeviceReadings:
         self,
         now_s: float,
         stale_after_s: float,
-        details_stale_after_s: float,
-        hardware_stale_after_s: float,
         *,
         held_since_s: float | None = None,
     ) -> DeviceSample:
         """Return the device as the tick publishes it, and begin the next tick.
 
         Args:
+            stale_after_s: How late a reading may be.
             held_since_s: When the call began that has outlived its deadline and still has not returned.
         """
         age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
         state, reason = self._judge(now_s, age_s, stale_after_s, held_since_s)
         identity = self.reader.identity
         details = self._details if state != "lost" else DeviceDetails()
-        details_age_s = self._find_stale_details_age_s(now_s, details_stale_after_s)
+        details_age_s = self._find_stale_details_age_s(now_s, stale_after_s)
         if state == "lost":
             details_age_s = None
         elif details_age_s is not None:
             details = self._drop_ended(details)
-        is_known = state != "lost" and now_s - self._hardware_at_s <= hardware_stale_after_s
+        is_known = state != "lost" and now_s - self._hardware_until_s <= stale_after_s
         hardware = self._hardware if is_known else HardwareReading()
         sample = DeviceSample(
             uuid=identity.uuid,
@@ -213,8 +224,8 @@ class DeviceReadings:
         """Age of the slower fields; None if they are current, or unmeasured."""
         if self._details_at_s is None or self._details == DeviceDetails():
             return None
-        age_s = now_s - self._details_at_s
-        return round(age_s, 1) if age_s > stale_after_s else None
+        is_stale = now_s - self._details_until_s > stale_after_s
+        return round(now_s - self._details_at_s, 1) if is_stale else None
 
     def _drop_ended(self, details: DeviceDetails) -> DeviceDetails:
         """Drop the processes that have ended since, which needs no driver."""

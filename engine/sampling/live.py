@@ -30,6 +30,9 @@ class SampleProducer(Protocol):
     node: str
     # Length of one published tick in seconds.
     interval_s: float
+    # Set while nobody watches and nothing is urgent: samples may come a few at once, and what can wait may be
+    # read less often.
+    is_calm: bool
 
     def start(self) -> None:
         """The first sample may be due at once."""
@@ -52,6 +55,8 @@ class SampleProducer(Protocol):
 FIRST_SAMPLE_WITHIN_S = 0.7
 # Between two checks for a hung driver call if none is under way; a call under way is checked at its deadline.
 WATCH_INTERVAL_S = 1.0
+# How long samples wait in calm: built one after another they cost half of what each costs alone.
+CALM_S = 5.0
 
 
 class HostSource(Protocol):
@@ -88,6 +93,9 @@ class LiveProducer:
         self.ticks_late = 0
         self.node = node
         self._host = host
+        # When it was read last; samples that are built at once share what was read.
+        self._host_read_s: float | None = None
+        self._host_sample: HostSample | None = None
         self._notes = tuple(notes)
         self._roster = roster
         self._servers = servers
@@ -106,6 +114,9 @@ class LiveProducer:
             for source in sources
         ]
         self._reporting = [source for source in sources if isinstance(source, ReportingSource)]
+        self._is_calm = False
+        # How long the next samples may have waited, since calm has ended.
+        self._held_s = 0.0
         self._stale_after_s = max(1.5, 1.5 * interval_s)
         self._started_s = 0.0
         self._due_s: float | None = None
@@ -121,6 +132,27 @@ class LiveProducer:
         """A driver call still has not returned; the process must then end with `os._exit`."""
         return any(sampler.has_held_calls for sampler in self._samplers)
 
+    @property
+    def is_calm(self) -> bool:
+        return self._is_calm
+
+    @is_calm.setter
+    def is_calm(self, is_calm: bool) -> None:
+        if is_calm == self._is_calm:
+            return
+        self._held_s = max(self._held_s, self._hold_s)
+        self._is_calm = is_calm
+        for sampler in self._samplers:
+            sampler.is_calm = is_calm
+
+    @property
+    def _hold_s(self) -> float:
+        """How long the first of some samples waits for the last of them."""
+        if not self._is_calm:
+            return 0.0
+        longest_s = min([CALM_S, *(sampler.most_rounds_s for sampler in self._samplers)])
+        return max(0, int(longest_s / self.interval_s) - 1) * self.interval_s
+
     def start(self) -> None:
         self._started_s = self._clock.monotonic_s()
         for sampler in self._samplers:
@@ -131,10 +163,13 @@ class LiveProducer:
         if self._due_s is None:
             return 0.0 if self._is_first_due() else 0.005
         now_s = self._clock.monotonic_s()
-        waits_s = [sampler.watch_wait_s(now_s, WATCH_INTERVAL_S) for sampler in self._samplers]
-        if self._roster is not None:
+        hold_s = self._hold_s
+        due_s = self._due_s + hold_s
+        check_s = max(WATCH_INTERVAL_S, hold_s + self.interval_s) if self._is_calm else WATCH_INTERVAL_S
+        waits_s = [sampler.watch_wait_s(now_s, check_s) for sampler in self._samplers]
+        if self._roster is not None and not self._is_calm:
             waits_s.append(self._roster.wait_s)
-        return min([max(0.0, self._due_s - now_s), *waits_s])
+        return min([max(0.0, due_s - now_s), *waits_s])
 
     def take(self) -> list[Sample]:
         for sampler in self._samplers:
@@ -144,15 +179,21 @@ class LiveProducer:
             if not self._is_first_due():
                 return []
             self._due_s = now_s
-        if now_s < self._due_s:
+        hold_s = self._hold_s
+        if now_s < self._due_s + hold_s:
             if self._roster is not None:
                 self._roster.drain_if_due()
             return []
-        if now_s - self._due_s > 0.5 * self.interval_s:
+        if now_s - self._due_s > max(hold_s, self._held_s) + 0.5 * self.interval_s:
             self.ticks_late += 1
             self._due_s = now_s
+        self._held_s = 0.0
+        samples = []
         self._due_s += self.interval_s
-        return [self._build()]
+        while self._due_s <= now_s:
+            samples.append(self._build(self._due_s - self.interval_s, now_s))
+            self._due_s += self.interval_s
+        return [*samples, self._build(now_s, now_s)]
 
     def stop(self) -> None:
         """End all reading; calls that hang are left behind."""
@@ -171,11 +212,16 @@ class LiveProducer:
         waited_s = self._clock.monotonic_s() - self._started_s
         return waited_s > FIRST_SAMPLE_WITHIN_S or all(s.first_round.is_set() for s in self._samplers)
 
-    def _build(self) -> Sample:
-        devices = self._collect_devices()
+    def _build(self, tick_s: float, now_s: float) -> Sample:
+        """Build the sample of a tick; what reports by itself belongs to the newest."""
+        is_newest = tick_s >= now_s
+        devices = self._collect_devices(tick_s)
         if self._host is not None and any(device.kind == "unified" for device in devices):
             self._host.watch_stalls()
-        host = None if self._host is None else self._host.read()
+        if self._host is not None and self._host_read_s != now_s:
+            self._host_read_s = now_s
+            self._host_sample = self._host.read()
+        host = self._host_sample
         notes = self._notes
         if self._owners is not None:
             devices, told = self._owners.collect(devices)
@@ -184,11 +230,11 @@ class LiveProducer:
             devices, told = self._preallocation.collect(devices)
             notes += told
         ranks: tuple[RankSample, ...] = ()
-        if self._roster is not None:
+        if self._roster is not None and is_newest:
             devices, ranks, told = self._roster.collect(devices, host)
             notes += told
         servers: tuple[ServerSample, ...] = ()
-        if self._servers is not None:
+        if self._servers is not None and is_newest:
             servers, told = self._servers.collect(devices)
             notes += told
         notes += tuple(note for s in self._samplers for note in s.notes(has_others=bool(devices)))
@@ -196,14 +242,14 @@ class LiveProducer:
         return Sample(
             node=self.node,
             seq=self._seq,
-            time_s=self._clock.wall_s(),
+            time_s=self._clock.wall_s() - (now_s - tick_s),
             interval_s=self.interval_s,
             devices=devices,
             host=host,
             ranks=ranks,
             notes=notes,
             servers=servers,
-            events=self._collect_events(devices),
+            events=self._collect_events(devices) if is_newest else (),
         )
 
     def _collect_events(self, devices: tuple[DeviceSample, ...]) -> tuple[DeviceEvent, ...]:
@@ -212,7 +258,7 @@ class LiveProducer:
         reported = [event for source in self._reporting for event in source.take_events()]
         return self._events.collect(devices, reported, self._clock.wall_s())
 
-    def _collect_devices(self) -> tuple[DeviceSample, ...]:
+    def _collect_devices(self, tick_s: float) -> tuple[DeviceSample, ...]:
         """Collect the devices of all sources, numbered on where two sources have devices.
 
         Each source numbers its own from 0, and a number must name one device of a node.
@@ -220,7 +266,7 @@ class LiveProducer:
         devices: list[DeviceSample] = []
         for sampler in self._samplers:
             first = 1 + max((device.index for device in devices), default=-1)
-            found = sampler.collect(self._stale_after_s)
+            found = sampler.collect(self._stale_after_s, tick_s)
             devices += [replace(it, index=first + it.index) for it in found] if first else found
         return tuple(devices)
 

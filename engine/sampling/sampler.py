@@ -43,6 +43,8 @@ DETAILS_SHARE = 0.3
 FIRST_DETAILS_S = 0.5
 # Between two readings of what can wait.
 HARDWARE_INTERVAL_S = 4.0
+# How much longer details, and what can wait, are left unread while nobody watches.
+CALM_FACTOR = 5
 # A call for what can wait may take longer: the driver itself takes 20 ms for some of them.
 HARDWARE_DEADLINE_S = 2.0
 # How long the first sample waits for it.
@@ -138,8 +140,9 @@ class SourceSampler:
     ) -> None:
         self.source = source
         self.memory_interval_s = memory_interval_s
-        self.details_interval_s = details_interval_s
-        self.hardware_interval_s = max(HARDWARE_INTERVAL_S, details_interval_s)
+        self._is_calm = False
+        self._details_interval_s = details_interval_s
+        self._hardware_interval_s = max(HARDWARE_INTERVAL_S, details_interval_s)
         # Why the source has nothing to measure; None while it has.
         self.failure: SourceUnavailableError | None = None
         # Set once every device was read once, or the source reported that it has none.
@@ -167,6 +170,8 @@ class SourceSampler:
         self._hardware_lane: _Lane | None = None
         self._abandoned_hardware: list[_Lane] = []
         self._first_hardware = threading.Event()
+        # Ends its wait for the next turn.
+        self._hardware_due = threading.Event()
         # Set while devices are searched for: the second lane makes no call then.
         self._is_searching = False
 
@@ -176,6 +181,32 @@ class SourceSampler:
     def _make_hardware_lane(self) -> _Lane:
         return _Lane(f"hardware-{self.source.name}", self.run_hardware_lane, self.end_lane)
 
+    @property
+    def most_rounds_s(self) -> float:
+        """For how long memory can be read without `collect` before its rounds are folded."""
+        return MOST_ROUNDS * self.memory_interval_s
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether details, and what can wait, are read less often."""
+        return self._is_calm
+
+    @is_calm.setter
+    def is_calm(self, is_calm: bool) -> None:
+        with self._lock:
+            self._is_calm = is_calm
+            if not is_calm:  # what waits since then may be due by now
+                self._details_due_s = 0.0
+                self._hardware_due.set()
+
+    @property
+    def details_interval_s(self) -> float:
+        return self._details_interval_s * (CALM_FACTOR if self._is_calm else 1)
+
+    @property
+    def hardware_interval_s(self) -> float:
+        return self._hardware_interval_s * (CALM_FACTOR if self._is_calm else 1)
+
     def start(self) -> None:
         self._lane.start()
 
@@ -183,6 +214,7 @@ class SourceSampler:
         """A lane that hangs in the driver is left behind."""
         self._is_stopping = True
         self._stop.set()
+        self._hardware_due.set()
         if self._lane.is_alive() and self._lane.call is None:
             self._lane.join(timeout=CALL_DEADLINE_S)
         self._lane.is_abandoned = True
@@ -243,22 +275,19 @@ class SourceSampler:
             return interval_s
         return min(interval_s, max(0.0, call[1] + CALL_DEADLINE_S - now_s))
 
-    def collect(self, stale_after_s: float) -> list[DeviceSample]:
-        """Return every device as this tick publishes it, in index order, MIG instances after their GPU."""
-        now_s = self._clock.monotonic_s()
+    def collect(self, stale_after_s: float, now_s: float | None = None) -> list[DeviceSample]:
+        """Return every device as this tick publishes it, in index order, MIG instances after their GPU.
+
+        Args:
+            stale_after_s: How late a reading may be.
+            now_s: Time of the tick, of which the memory read since is none; None for now.
+        """
+        now_s = self._clock.monotonic_s() if now_s is None else now_s
         with self._lock:
-            self._fold_rounds()
+            self._fold_rounds(now_s)
             held = self._find_held()
-            details_stale_after_s = stale_after_s + self.details_interval_s
-            hardware_stale_after_s = stale_after_s + self.hardware_interval_s
             samples = [
-                device.take(
-                    now_s,
-                    stale_after_s,
-                    details_stale_after_s,
-                    hardware_stale_after_s,
-                    held_since_s=held.get(device),
-                )
+                device.take(now_s, stale_after_s, held_since_s=held.get(device))
                 for device in self._devices.values()
             ]
         samples.sort(key=lambda s: (s.index, -1 if s.mig_index is None else s.mig_index, s.uuid))
@@ -384,7 +413,8 @@ class SourceSampler:
                     return
             if devices:
                 self._first_hardware.set()
-            self._stop.wait(self.hardware_interval_s if devices else SEARCH_PATIENCE_S)
+            self._hardware_due.wait(self.hardware_interval_s if devices else SEARCH_PATIENCE_S)
+            self._hardware_due.clear()
 
     def _read_hardware(self, lane: _Lane, device: DeviceReadings) -> None:
         reader = device.hardware_reader
@@ -403,7 +433,8 @@ class SourceSampler:
         except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only these fields
             failure = repr(error)
         with self._lock:
-            device.fold_hardware(reading, self._clock.monotonic_s(), failure)
+            until_s = self._clock.monotonic_s() + self.hardware_interval_s
+            device.fold_hardware(reading, until_s, failure)
             lane.call = None
 
     @property
@@ -497,16 +528,18 @@ class SourceSampler:
         if not self.first_round.is_set():
             budget_s = max(budget_s, FIRST_DETAILS_S)
         begun_s = clock_s()
-        for device in sorted(devices, key=_details_due_s):
+        for device in sorted(devices, key=_details_from_s):
             now_s = clock_s()
-            if device.details_due_s > now_s:
+            if device.details_from_s + self.details_interval_s > now_s:
                 break
             if self._is_stopping or lane.is_abandoned or now_s - begun_s > budget_s:
                 return
             if not device.is_lost:
                 self._read_details(lane, device, now_s)
-        if not lane.is_abandoned and devices is self._readable:
-            self._details_due_s = min(map(_details_due_s, devices), default=0.0)
+        with self._lock:
+            if not lane.is_abandoned and devices is self._readable:
+                oldest_s = min(map(_details_from_s, devices), default=-math.inf)
+                self._details_due_s = oldest_s + self.details_interval_s
 
     def _read_memories(self, lane: _Lane, plan: _Plan, now_s: float) -> None:
         """Read the memory of devices one after another; it is folded when somebody asks."""
@@ -537,11 +570,12 @@ class SourceSampler:
                 self._fold_rounds()
             lane.call = None
 
-    def _fold_rounds(self) -> None:
-        """Fold the rounds since the last call; needs the lock."""
-        for _, rounds in groupby(self._rounds, key=lambda it: id(it.plan)):
+    def _fold_rounds(self, until_s: float = math.inf) -> None:
+        """Fold the rounds since the last call that had begun by a time; needs the lock."""
+        count = sum(1 for it in self._rounds if not it.begun or it.begun[0][1] <= until_s)
+        for _, rounds in groupby(self._rounds[:count], key=lambda it: id(it.plan)):
             self._fold_alike(list(rounds))
-        self._rounds.clear()
+        del self._rounds[:count]
 
     def _fold_alike(self, rounds: list[_Round]) -> None:
         """Fold rounds of one plan, device by device."""
@@ -586,9 +620,9 @@ class SourceSampler:
     def _read_details(self, lane: _Lane, device: DeviceReadings, now_s: float) -> None:
         if not lane.begin_call(device, now_s):
             return
-        device.details_due_s = max(
-            device.details_due_s + self.details_interval_s, now_s + self.memory_interval_s
-        )
+        interval_s = self.details_interval_s
+        soonest_s = now_s + self.memory_interval_s
+        device.details_from_s = max(device.details_from_s + interval_s, soonest_s - interval_s)
         details = DeviceDetails()
         failure = None
         lost: DeviceLostError | None = None
@@ -601,7 +635,7 @@ class SourceSampler:
         except Exception as error:  # noqa: BLE001 - a plug-in's bug is reported, and costs only its own devices
             failure = repr(error)
         with self._lock:
-            device.fold_details(details, now_s, failure)
+            device.fold_details(details, now_s, now_s + interval_s, failure)
             if lost is not None:
                 self._fold_failure(device, lost, now_s)
             lane.call = None
@@ -616,5 +650,5 @@ def _is_overdue(lane: _Lane, now_s: float, deadline_s: float) -> bool:
     return call is not None and now_s - call[1] >= deadline_s
 
 
-def _details_due_s(device: DeviceReadings) -> float:
-    return device.details_due_s
+def _details_from_s(device: DeviceReadings) -> float:
+    return device.details_from_s

@@ -141,6 +141,8 @@ class TracePlayer:
         run = _read_run(path, interval_s, on_read)
         # Seconds of the clock from one sample to the next.
         self.interval_s = interval_s / speed
+        # What is recorded is produced when it is due, whoever watches.
+        self.is_calm = False
         self.run = run
         self.speed = speed
         self._tick_s = interval_s

@@ -44,8 +44,11 @@ class HandProducer:
 
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
+        self.is_calm = False
         self._lock = threading.Lock()
         self._due: list[Sample] = []
+        # What comes once calm has ended.
+        self.held: list[Sample] = []
 
     def push(self, samples: Sequence[Sample]) -> None:
         with self._lock:
@@ -60,6 +63,8 @@ class HandProducer:
     def take(self) -> list[Sample]:
         with self._lock:
             due, self._due = self._due, []
+            if not self.is_calm:
+                due, self.held = due + self.held, []
         return due
 
     def stop(self) -> None:

@@ -200,42 +200,52 @@ def test_a_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
 
 def _follow_as_worker(running: RunningHub, folder: Path) -> HubStream:
     stream = HubStream(folder, is_viewer=False)
-    running.producer.push([make_sample(0, used_gib=79)])  # nearly full: it is sent at once
+    running.producer.push([make_sample(0, used_gib=79)])
     wait_until(lambda: any(isinstance(it, Joined) for it in stream.events(0.05)), what="the hub's answer")
     wait_until(lambda: stream.hub_id and not stream.is_asking, what="the worker to follow")
     return stream
 
 
-def _take_seqs(stream: HubStream) -> list[int]:
-    return [it.seq for it in stream.events(0.02) if isinstance(it, Sample)]
-
-
-def test_a_worker_that_alone_follows_gets_calm_samples_together(private_environment: Path) -> None:
+def test_it_samples_in_calm_while_a_worker_alone_follows_and_nothing_is_urgent(
+    private_environment: Path,
+) -> None:
     with RunningHub(private_environment) as running:
         stream = _follow_as_worker(running, private_environment)
-        seqs: list[int] = []
-        for seq in (1, 2):
-            running.producer.push([make_sample(seq)])
-            wait_until(lambda: running.hub.last_seq == seq, what="the hub to have it")  # noqa: B023
-        assert _take_seqs(stream) == []
-        running.producer.push([make_sample(3)])
-        wait_until(lambda: seqs.extend(_take_seqs(stream)) or seqs == [1, 2, 3], what="all three, in order")  # type: ignore[func-returns-value]
-        running.producer.push([make_sample(4)])
-        wait_until(lambda: running.hub.last_seq == 4, what="the hub to have it")
-        running.producer.push([make_sample(5, used_gib=75)])
-        wait_until(lambda: seqs.extend(_take_seqs(stream)) or seqs[3:] == [4, 5], what="the urgent one")  # type: ignore[func-returns-value]
+        producer = running.producer
+        assert not producer.is_calm
+        producer.push([make_sample(1)])
+        wait_until(lambda: producer.is_calm, what="calm")
+        producer.push([make_sample(2, used_gib=79)])
+        wait_until(lambda: not producer.is_calm, what="calm to end: the device is nearly full")
+        producer.push([make_sample(3), make_sample(4)])
+        wait_until(lambda: producer.is_calm, what="calm again")
+        with Client(private_environment) as client:
+            _until(client, _has_seq(4))
+            wait_until(lambda: not producer.is_calm, what="calm to end: a viewer has come")
+            producer.push([make_sample(5)])
+            _until(client, _has_seq(5))
+            assert not producer.is_calm
+            assert client.history.columns("GPU-a", "used", 1005.0, 1.0, 3).last.count(None) == 0
+        seqs = [it.seq for it in stream.events(0.5) if isinstance(it, Sample)]
+        assert seqs == [1, 2, 3, 4, 5]
         stream.close()
 
 
-def test_held_samples_are_sent_when_somebody_comes(private_environment: Path) -> None:
+def test_who_comes_in_calm_gets_what_is_due_by_then(private_environment: Path) -> None:
     with RunningHub(private_environment) as running:
         stream = _follow_as_worker(running, private_environment)
         running.producer.push([make_sample(1)])
-        wait_until(lambda: running.hub.last_seq == 1, what="the hub to have it")
+        wait_until(lambda: running.producer.is_calm, what="calm")
+        running.producer.held = [make_sample(2), make_sample(3)]
+        assert running.hub.last_seq == 1
         with Client(private_environment) as client:
-            _until(client, _has_seq(1))
-            wait_until(lambda: _take_seqs(stream) == [1], what="what was held back")
-            running.producer.push([make_sample(2)])
-            _until(client, _has_seq(2))
-            assert client.history.columns("GPU-a", "used", 1002.0, 1.0, 3).last.count(None) == 0
+            _until(client, _has_seq(3))
         stream.close()
+
+
+def test_an_agent_that_leaves_with_its_viewers_is_never_calm(private_environment: Path) -> None:
+    with RunningHub(private_environment, leaves_with_viewers=True) as running:
+        for seq in (1, 2):
+            running.producer.push([make_sample(seq)])
+            wait_until(lambda: running.hub.last_seq == seq, what="the hub to have it")  # noqa: B023
+        assert not running.producer.is_calm

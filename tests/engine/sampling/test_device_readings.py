@@ -25,7 +25,7 @@ def test_least_most_and_newest_of_a_tick_are_the_same_either_way(
             single.fold_memory(make_reading(*values), now_s)
         if tick:
             prepared.fold_prepared(tick, now_s)
-        taken = [it.take(now_s, 1.5, 1.5, 1.5) for it in (prepared, single)]
+        taken = [it.take(now_s, 1.5) for it in (prepared, single)]
         assert taken[0] == taken[1]
         sound = [make_reading(*values).used_bytes for values in tick]
         least = min((used for used in sound if used is not None), default=None)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from vramscope.engine.errors import SourceUnavailableError
-from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading
+from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading, Sample
 from vramscope.engine.sampling import sampler as sampler_module
+from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, SourceSampler, _Lane, _Plan
 from vramscope.engine.sources.source import DeviceDetails
 
@@ -111,6 +112,84 @@ def test_memory_of_a_slow_driver_is_read_between_details() -> None:
     sampler = _make_sampler(source, clock)
     _run_for(sampler, clock, 30.0)
     assert all(reader.calls > 30.0 / 0.5 for reader in readers)
+
+
+def _play(source: HandSource, clock: HandClock, *, is_calm: bool) -> list[Sample]:
+    """Sample for 10 s after the first sample; in calm take what is due every 5 s, else every second."""
+    producer = LiveProducer([source], None, node="n", clock=clock)
+    (sampler,) = producer._samplers
+    _run_for(sampler, clock, 1.0)
+    taken = producer.take()
+    producer.is_calm = is_calm
+    for _ in range(2 if is_calm else 10):
+        _run_for(sampler, clock, producer.wait_s() + 0.01)
+        taken += producer.take()
+    assert producer.ticks_late == 0
+    return taken
+
+
+@pytest.mark.usefixtures("_is_clocked")
+def test_in_calm_each_tick_has_its_own_memory_and_time_though_five_come_at_once() -> None:
+    samples = {}
+    for is_calm in (False, True):
+        source, clock = HandSource(2), HandClock()
+        for reader in source.readers:
+            reader.at_call = lambda it, clock=clock: setattr(  # type: ignore[misc]
+                it, "used_bytes", int((it.identity.index + 1) * 100 * clock.monotonic_s())
+            )
+        samples[is_calm] = _play(source, clock, is_calm=is_calm)
+    assert [it.seq for it in samples[True]] == list(range(1, 12))
+    assert len(samples[False]) == 11
+    for calm, other in zip(samples[True], samples[False], strict=True):
+        assert calm.time_s == pytest.approx(other.time_s, abs=0.15)
+        for mine, theirs in zip(calm.devices, other.devices, strict=True):
+            assert mine.state == "ok"
+            assert mine.memory.used_min_bytes == pytest.approx(theirs.memory.used_min_bytes, abs=40)
+            assert mine.memory.used_max_bytes == pytest.approx(theirs.memory.used_max_bytes, abs=40)
+    peaks = [it.devices[1].memory.used_max_bytes for it in samples[True]]
+    assert all(after - before == pytest.approx(200, abs=60) for before, after in pairwise(peaks[1:]))  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("_is_clocked")
+def test_in_calm_details_are_read_every_five_seconds_and_at_once_when_it_ends() -> None:
+    source, readers, clock = _make_slow(2, 0.0001)
+    producer = LiveProducer([source], None, node="n", clock=clock)
+    (sampler,) = producer._samplers
+    _run_for(sampler, clock, 1.0)
+    producer.take()
+    producer.is_calm = True
+    _run_for(sampler, clock, 30.0)
+    read_s = readers[0].details_read_s
+    gaps_s = [after - before for before, after in pairwise(read_s[3:])]
+    assert gaps_s == pytest.approx([5.0] * len(gaps_s), abs=0.15)
+    assert len(gaps_s) >= 3
+    _run_for(sampler, clock, max(0.0, read_s[-1] + 4.0 - clock.monotonic_s()))
+    assert {it.details_age_s for sample in producer.take() for it in sample.devices} == {None}
+    producer.is_calm = False
+    _run_for(sampler, clock, 0.25)
+    assert clock.monotonic_s() - read_s[-1] < 0.25
+    _run_for(sampler, clock, 5.0)
+    assert read_s[-1] - read_s[-2] == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.usefixtures("_is_clocked")
+def test_what_is_due_comes_at_once_when_calm_ends_and_is_not_late() -> None:
+    source, clock = HandSource(1), HandClock()
+    producer = LiveProducer([source], None, node="n", clock=clock)
+    (sampler,) = producer._samplers
+    _run_for(sampler, clock, 0.5)
+    producer.take()
+    producer.is_calm = True
+    _run_for(sampler, clock, 4.3)
+    assert producer.take() == []
+    producer.is_calm = False
+    assert [it.seq for it in producer.take()] == [2, 3, 4, 5]
+    assert producer.ticks_late == 0
+    assert producer.wait_s() < 1.0
+    producer.is_calm = True
+    clock.now_s += 600.0  # as after a suspended night
+    assert [it.seq for it in producer.take()] == [6]
+    assert producer.ticks_late == 1
 
 
 @pytest.mark.usefixtures("_is_clocked")
