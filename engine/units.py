@@ -1,5 +1,6 @@
 """Sizes and durations: read as people write them, printed in binary units with fixed places."""
 
+import math
 import re
 
 from .errors import UsageError
@@ -8,6 +9,9 @@ KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
 TIB = 1024**4
+
+LARGEST_BYTES = (1 << 53) - 1
+"""Every smaller whole number is a float too."""
 
 _DECIMAL_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _UNITS = _DECIMAL_UNITS | {"ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
@@ -22,7 +26,10 @@ def parse_bytes(text: str) -> int:
     unit = match.group(2).lower() if match else ""
     if match is None or unit not in _UNITS:
         raise UsageError(f"not a size: {text!r}; expected a number with a unit, for example 24GiB or 500MB")
-    return round(float(match.group(1)) * _UNITS[unit])
+    size = float(match.group(1)) * _UNITS[unit]
+    if size > LARGEST_BYTES:
+        raise UsageError(f"too large for a size: {_shorten(text)}; expected at most {LARGEST_BYTES:,} bytes")
+    return round(size)
 
 
 def parse_duration(text: str) -> float:
@@ -31,7 +38,14 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise UsageError(f"not a duration: {text!r}; expected for example 0.5, 90s, 10m or 2h")
     unit = match.group(2)
-    return float(match.group(1)) * _SECONDS[unit.lower() if unit else None]
+    seconds = float(match.group(1)) * _SECONDS[unit.lower() if unit else None]
+    if seconds == math.inf:
+        raise UsageError(f"too long for a duration: {_shorten(text)}")
+    return seconds
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 20 else f"{text[:19]}…")
 
 
 def format_gib(value_bytes: int | None, places: int = 1) -> str:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.cluster.addresses import read_hosts_file
-from vramscope.engine.errors import InputFileError, VramscopeError
+from vramscope.engine.errors import InputFileError, UsageError, VramscopeError
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 from vramscope.engine.settings import load_settings, save_settings
 from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, read_settings_file
+from vramscope.engine.units import parse_bytes, parse_duration
 
 Reader = Callable[[Path], object]
 
@@ -129,3 +130,10 @@ def test_texts_with_dots_and_brackets_are_no_nesting(tmp_path: Path) -> None:
         f'command = ["{dots}", \'{dots}\', """\n{dots}\\"\n""", \'\'\'{dots}\'\'\']\n'
     )
     assert read_settings_file(path)["theme"] == "dark"
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_duration])
+def test_a_number_beyond_all_numbers_is_refused_in_a_short_line(parse: Callable[[str], float]) -> None:
+    with pytest.raises(UsageError, match=r"^too l") as raised:
+        parse("9" * 400)
+    assert len(str(raised.value)) < 120

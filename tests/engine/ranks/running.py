@@ -32,11 +32,13 @@ class RankHub:
         leaves_with_viewers: bool = False,
         first_within_s: float = VIEWER_WITHIN_S,
         linger_s: float = 0.0,
+        interval_s: float = TICK_S,
     ) -> None:
         self.roster = Roster(folder, node="n")
+        self.producer = LiveProducer([], None, node="n", interval_s=interval_s, roster=self.roster)
         self.hub = Hub(
             folder,
-            LiveProducer([], None, node="n", interval_s=TICK_S, roster=self.roster),
+            self.producer,
             version="test",
             roster=self.roster,
             leaves_with_viewers=leaves_with_viewers,

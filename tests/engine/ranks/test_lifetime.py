@@ -50,3 +50,17 @@ def test_an_agent_takes_the_words_that_a_job_starts_it_with(tmp_path: Path) -> N
             see_ranks(client)
     assert agent.wait(timeout=60) == 0
     assert agent.communicate() == ("", "")
+
+
+def test_a_process_that_connects_while_nobody_watches_is_let_in_before_the_next_sample(
+    private_environment: Path,
+) -> None:
+    with RankHub(private_environment, interval_s=3600.0) as running:
+        wait_until(lambda: running.producer.is_calm, what="calm")
+        with ProbeClient(private_environment) as probe:
+            wait_until(lambda: running.roster.is_connected, what="the hub to let it in")
+            assert not running.producer.is_calm
+            probe.send(make_hello(), make_readings(MIB))
+            wait_until(lambda: running.roster.is_attended, what="the hub to meet it")
+        wait_until(lambda: not running.roster.is_connected, what="the hub to notice its end")
+        assert running.hub.last_seq == 1
