@@ -50,6 +50,7 @@ from ..wire.selection import RemotePeer, cut_welcome, explain_excess
 from ..wire.stores import AssessmentStore, FindingStore
 from .attachments import AttachmentDesk
 from .hub_sockets import HubSockets
+from .pace import is_urgent_sample
 from .supervisor import (
     VIEWER_WITHIN_S,
     Attendance,
@@ -71,8 +72,6 @@ MAX_WISH_S = 86_400.0
 
 # Ticks that go into the history together: one after another they cost a third of what each costs alone.
 MOST_UNWRITTEN = 8
-# From this share of a device in use on, every sample is urgent.
-URGENT_SHARE = 0.9
 
 # Seconds for which the number of the newest findings is published again: who missed them asks for all. A
 # subscription may take effect after the welcome was made; what is published in between is lost.
@@ -505,22 +504,6 @@ class Hub:
             findings_number=self._batch_number,
         )
         return cut_welcome(welcome, self._sockets.find_part(peer, request))
-
-
-def is_urgent_sample(sample: Sample) -> bool:
-    """Return whether findings may depend on a sample within seconds.
-
-    So they may where a training process reports or the host is the device, and near the end of a device's
-    memory.
-    """
-    if sample.ranks or sample.events or sample.servers:
-        return True
-    return any(
-        device.state != "ok"
-        or device.kind == "unified"
-        or (device.memory.used_max_bytes or 0) >= URGENT_SHARE * (device.memory.total_bytes or 0)
-        for device in sample.devices
-    )
 
 
 def _make_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:

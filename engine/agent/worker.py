@@ -1,14 +1,18 @@
 """A worker process: hosts analyzers, feeds them every sample once and in order, reports what they find."""
 
+import math
 import os
+import select
 import signal
+import socket
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import zmq
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import WireError
 from ..history import History
 from ..model import Analyzer, Assessment, Finding, Sample
@@ -19,6 +23,7 @@ from ..wire.endpoints import endpoints_of
 from ..wire.messages import WorkerReport, encode
 from ..wire.stores import AssessmentKey, assessment_key
 from .analyzer_host import AnalyzerHost, CloserLook
+from .pace import is_urgent_sample
 
 QUEUE_REPORTS = 1024
 
@@ -69,6 +74,9 @@ REPORT_INTERVAL_S = 3.0
 # How long a worker waits for news at most; more than the hub holds samples back, so that no wait ends just
 # before they come.
 POLL_S = 5.5
+# How long it lets samples come together, once none was urgent for so long.
+PAUSE_S = 2.8
+SETTLED_AFTER_S = 30.0
 NOTHING_SEEN = -1
 
 
@@ -100,12 +108,18 @@ class Worker:
         self._look = CloserLook(inquirers)
         self._parent_fd = parent_fd
         self._link = link
+        # Both end a pause.
+        self._stop_ends = socket.socketpair()
+        self._pause = select.poll()
+        self._pause.register(self._stop_ends[0], select.POLLIN)
         if parent_fd is not None:
             link.watch(parent_fd)
+            self._pause.register(parent_fd, select.POLLIN | select.POLLERR)
         self._unsent: list[Finding] = []
         self._unsent_assessments: dict[AssessmentKey, Assessment] = {}
         self._caught_up: tuple[str, ...] | None = None
         self._seen_seq = NOTHING_SEEN
+        self._urgent_s = self._newest_s = -math.inf
         self._missed = 0
         self._report_due_s = 0.0
         self._is_stopping = False
@@ -113,7 +127,8 @@ class Worker:
     def run(self) -> None:
         """Analyze until the hub ends or `stop` is called."""
         while not self._is_stopping:
-            for event in self._link.events(POLL_S):
+            events = self._link.events(POLL_S)
+            for event in events:
                 if isinstance(event, Joined):
                     self._catch_up(event)
                 elif isinstance(event, Sample):
@@ -125,11 +140,25 @@ class Worker:
             self._report()
             if self._parent_fd is not None and self._link.is_watched_closed:
                 break
+            if self._may_pause(events):
+                self._pause.poll(ceil_ms(PAUSE_S))
         self._link.close()
+        for end in self._stop_ends:
+            end.close()
 
     def stop(self, *_: object) -> None:
         """End soon; may be called from a signal handler."""
         self._is_stopping = True
+        with suppress(OSError):  # it has ended
+            self._stop_ends[1].send(b"\0")
+
+    def _may_pause(self, events: Sequence[Event]) -> bool:
+        """Return whether the next samples may wait: none is urgent, and they come one by one.
+
+        A calm hub sends more at once, and no other wait should end before they come.
+        """
+        came_s = sum(it.interval_s for it in events if isinstance(it, Sample))
+        return 0.0 < came_s <= PAUSE_S + 1.0 and self._newest_s - self._urgent_s >= SETTLED_AFTER_S
 
     def _catch_up(self, event: Joined) -> None:
         """Go through the ring: the findings come out as if this worker had always run."""
@@ -152,6 +181,9 @@ class Worker:
     def _observe(self, sample: Sample) -> None:
         self._unsent.extend(self._look.follow(sample, self._host.observe(sample)))
         self._seen_seq = sample.seq
+        self._newest_s = sample.time_s
+        if is_urgent_sample(sample) or self._urgent_s > sample.time_s or self._urgent_s == -math.inf:
+            self._urgent_s = sample.time_s
 
     def _pass_map(self, packed: PackedSegments) -> None:
         """Pass a map to those who wait for it; others ask for maps too, to draw them."""

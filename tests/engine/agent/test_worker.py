@@ -1,5 +1,6 @@
 """Workers: a restarted one concludes the same as one that never died, and what it missed is counted."""
 
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.analyzers.replay_capacity import CapacityAnalyzer
+from vramscope.engine.agent import worker as worker_module
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.agent.worker import LocalWorkerLink, Worker
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import Analyzer, DeviceSample, Finding, MemoryReading, Sample
 from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.conversation import Event, RankVerb
 from vramscope.engine.wire.messages import WorkerReport
 from vramscope.engine.wire.stores import FindingStore
 
@@ -213,3 +216,91 @@ def test_an_analyzer_that_fails_is_set_aside_and_named() -> None:
     assert host.names == ("pressure",)
     assert host.reason == "analyzer broken failed and was stopped: ZeroDivisionError('oops')"
     assert len(host.open_ids) == 1
+
+
+class _HandLink:
+    """Brings what a test has prepared, one entry a wait, and then stops the worker."""
+
+    samples_dropped = 0
+    is_watched_closed = False
+
+    def __init__(self, arrivals: Sequence[Sequence[Sample]]) -> None:
+        self.arrivals = list(arrivals)
+        self.waits = 0
+        self.at_end: Callable[[], None] = lambda: None
+
+    def events(self, timeout_s: float) -> list[Event]:
+        assert timeout_s > 0
+        self.waits += 1
+        if not self.arrivals:
+            self.at_end()
+            return []
+        return list(self.arrivals.pop(0))
+
+    def send(self, verb: RankVerb, pid: int, *, is_on: bool = True, seconds: float | None = None) -> int:
+        return 0
+
+    def report(self, data: bytes) -> bool:
+        return bool(data)
+
+    def watch(self, fd: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _CountedPause:
+    """Does not wait, and notes after how many waits for events it was asked to."""
+
+    def __init__(self, link: _HandLink) -> None:
+        self.after: list[int] = []
+        self._link = link
+
+    def poll(self, _timeout_ms: float) -> None:
+        self.after.append(self._link.waits)
+
+
+def _list_pauses(monkeypatch: pytest.MonkeyPatch, *arrivals: Sequence[Sample]) -> list[int]:
+    link = _HandLink(arrivals)
+    worker = Worker(link, [PressureAnalyzer()])
+    link.at_end = worker.stop
+    pause = _CountedPause(link)
+    monkeypatch.setattr(worker, "_pause", pause)
+    worker.run()
+    return pause.after
+
+
+def test_samples_come_together_only_half_a_minute_after_the_last_urgent_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calm = [[make_sample(seq)] for seq in range(1, 101)]
+    assert _list_pauses(monkeypatch, *calm) == list(range(31, 101))
+    with_urgent = [[make_sample(seq, used_gib=79.0 if seq == 50 else 20.0)] for seq in range(1, 101)]
+    assert _list_pauses(monkeypatch, *with_urgent) == [*range(31, 50), *range(80, 101)]
+
+
+def test_a_hub_that_sends_five_at_once_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [[make_sample(seq) for seq in range(first, first + 5)] for first in range(1, 101, 5)]
+    assert _list_pauses(monkeypatch, *batches) == []
+
+
+@pytest.mark.parametrize("way", ["stop", "parent"])
+def test_a_pause_ends_with_the_worker(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "PAUSE_S", 3600.0)
+    link = _HandLink([[make_sample(1)], [msgspec.structs.replace(make_sample(40), interval_s=30.0)]])
+    parent = socket.socketpair()
+    worker = Worker(link, [PressureAnalyzer()], parent_fd=parent[0].fileno())
+    link.at_end = worker.stop
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    wait_until(lambda: link.waits == 2, what="both samples to be taken")
+    assert thread.is_alive()
+    if way == "stop":
+        worker.stop()
+    else:
+        parent[1].close()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    for end in parent:
+        end.close()
