@@ -347,8 +347,9 @@ WHOLE_EVERY = 30
 class _AsBefore(msgspec.Struct, frozen=True):
     """Encoded as an empty map, which is decoded as a part without a single value."""
 
-    def __getattr__(self, name: str) -> None:
-        """What it stands for was checked when it was sent."""
+    def __bool__(self) -> bool:
+        """Nothing in it is to be checked: what it stands for was, when it was sent."""
+        return False
 
 
 class _ProcessesAsBefore(_AsBefore, frozen=True):
