@@ -43,7 +43,7 @@ DETAILS_SHARE = 0.3
 FIRST_DETAILS_S = 0.5
 # Between two readings of what can wait.
 HARDWARE_INTERVAL_S = 4.0
-# How much longer details, and what can wait, are left unread while nobody watches.
+# How much longer details, what can wait, and the list of devices are left unread while nobody watches.
 CALM_FACTOR = 5
 # A call for what can wait may take longer: the driver itself takes 20 ms for some of them.
 HARDWARE_DEADLINE_S = 2.0
@@ -160,6 +160,7 @@ class SourceSampler:
         self._rounds: list[_Round] = []
         # When the next details of any device are due.
         self._details_due_s = 0.0
+        self._searched_s = -math.inf
         self._discover_due_s = 0.0
         self._lane = self._make_lane()
         # Abandoned lanes that have not ended; their devices are left alone meanwhile.
@@ -197,6 +198,7 @@ class SourceSampler:
             self._is_calm = is_calm
             if not is_calm:  # what waits since then may be due by now
                 self._details_due_s = 0.0
+                self._discover_due_s = min(self._discover_due_s, self._searched_s + self._rediscovery_s)
                 self._hardware_due.set()
 
     @property
@@ -389,7 +391,8 @@ class SourceSampler:
             self.failure = failure
             self._adopt(readers)
             self._choose_readable()
-            self._discover_due_s = self._clock.monotonic_s() + self._rediscovery_s
+            self._searched_s = self._clock.monotonic_s()
+            self._discover_due_s = self._searched_s + self._rediscovery_s
 
     def _start_hardware_lane(self) -> None:
         """Start the second lane once a device needs it."""
@@ -446,7 +449,9 @@ class SourceSampler:
         if isinstance(self.failure, LibraryMissingError):
             return REDISCOVER_S  # looking for it costs more than all else on a node without it
         is_whole = self.failure is None and not any(device.is_lost for device in devices)
-        return REDISCOVER_S if is_whole else RETRY_S
+        if not is_whole:
+            return RETRY_S
+        return REDISCOVER_S * (CALM_FACTOR if self._is_calm else 1)
 
     def _adopt(self, readers: Sequence[DeviceReader]) -> None:
         self._fold_rounds()

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -14,7 +14,7 @@ from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading, 
 from vramscope.engine.sampling import sampler as sampler_module
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.sampler import CALL_DEADLINE_S, SourceSampler, _Lane, _Plan
-from vramscope.engine.sources.source import DeviceDetails
+from vramscope.engine.sources.source import DeviceDetails, DeviceReader
 
 from ...clocks import HandClock
 from ...waiting import wait_until
@@ -170,6 +170,31 @@ def test_in_calm_details_are_read_every_five_seconds_and_at_once_when_it_ends() 
     assert clock.monotonic_s() - read_s[-1] < 0.25
     _run_for(sampler, clock, 5.0)
     assert read_s[-1] - read_s[-2] == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.usefixtures("_is_clocked")
+def test_in_calm_devices_are_searched_for_less_often_and_at_once_when_it_ends() -> None:
+    source, _, clock = _make_slow(2, 0.0001)
+    searches_s: list[float] = []
+    discover = source.discover
+
+    def discover_and_note() -> Sequence[DeviceReader]:
+        searches_s.append(clock.monotonic_s())
+        return discover()
+
+    source.discover = discover_and_note  # type: ignore[method-assign]
+    sampler = _make_sampler(source, clock)
+    _run_for(sampler, clock, 60.0)
+    assert len(searches_s) in (4, 5)
+    sampler.is_calm = True
+    before = len(searches_s)
+    _run_for(sampler, clock, 300.0)
+    assert len(searches_s) - before in (4, 5)
+    _run_for(sampler, clock, max(0.0, searches_s[-1] + 40.0 - clock.monotonic_s()))
+    before = len(searches_s)
+    sampler.is_calm = False
+    _run_for(sampler, clock, 0.3)
+    assert len(searches_s) == before + 1
 
 
 @pytest.mark.usefixtures("_is_clocked")
