@@ -193,8 +193,8 @@ class HubSockets:
 
     @property
     def is_followed(self) -> bool:
-        """Whether others than workers may follow, who receive samples alone."""
-        return self._gate is not None or self._topics[TOPIC_HUB] > 0
+        """Whether others than workers follow, who receive samples alone."""
+        return self._topics[TOPIC_HUB] > 0 or self.remote_viewers > 0
 
     def flush(self) -> None:
         """Send what was published since the last call."""

@@ -351,6 +351,9 @@ class _AsBefore(msgspec.Struct, frozen=True):
         """Nothing in it is to be checked: what it stands for was, when it was sent."""
         return False
 
+    def __getattr__(self, name: str) -> None:
+        """Whoever cuts a sample for a peer asks for a command."""
+
 
 class _ProcessesAsBefore(_AsBefore, frozen=True):
     """Encoded as a map with a number that no process has."""
