@@ -10,6 +10,7 @@ EXTRAS = {
     "networkx": "figures",
     "numpy": "figures",
     "opacus": "train",
+    "pyarrow": "parquet",
     "tomlkit": "settings",
     "torch": "train",
 }

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO, NamedTuple, TextIO
 
-from ...engine.errors import InputFileError, PackageMissingError
+from ...engine.errors import InputFileError
+from ...engine.extras import require_package
 from ...engine.files.series.open import COLUMNS
 from ...engine.model import (
     AllocatorReading,
@@ -215,13 +216,10 @@ def write_table(columns: Sequence[tuple[str, str]], rows: Iterable[Values], stre
         PackageMissingError: pyarrow is not installed.
         InputFileError: A value cannot be one of memory.
     """
-    try:
-        import pyarrow as arrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise PackageMissingError(
-            "--parquet needs pyarrow, which is not installed: pip install 'vramscope[parquet]'"
-        ) from error
+    require_package("pyarrow")
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     types = [arrow.type_for_alias(kind) for _, kind in columns]
     schema = arrow.schema([(name, kind) for (name, _), kind in zip(columns, types, strict=True)])
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:

@@ -97,7 +97,7 @@ def write_server_parquet(rows: Iterable[ServerRow], stream: BinaryIO) -> None:
     """Write rows as one table; null is unmeasured.
 
     Raises:
-        UsageError: pyarrow is not installed.
+        PackageMissingError: pyarrow is not installed.
         InputFileError: A value does not fit.
     """
     columns = tuple((name, kind) for name, kind, _ in SERVER_COLUMNS)

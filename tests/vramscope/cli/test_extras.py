@@ -9,6 +9,7 @@ import pytest
 
 from tests.structure.tree import ROOT
 from vramscope.engine.extras import EXTRAS, find_missing_package
+from vramscope.engine.recording import Recording
 
 from ...engine.files.snapshots import small_snapshot, write_snapshot
 from ...engine.recording.samples import make_sample, write
@@ -70,6 +71,26 @@ def test_every_verb_ends_with_the_same_code_before_it_prints_or_writes(
     assert f"pip install 'vramscope[{extra}]'" in outcome.stderr
     assert outcome.stderr.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("rows", [(), ("--ranks",), ("--serving",)], ids=str)
+def test_parquet_is_refused_before_the_recording_is_read(
+    rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording of a week is read for minutes before the first row group is written."""
+
+    def read(*_: object) -> object:
+        raise AssertionError("the recording was opened")
+
+    monkeypatch.setattr(Recording, "__init__", read)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    output = tmp_path / "run.pq"
+    outcome = call("export", "run.vscope", "--parquet", *rows, "-o", str(output))
+    assert (outcome.code, outcome.stdout) == (4, "")
+    assert outcome.stderr == (
+        "vramscope: this needs pyarrow, which is not installed here: pip install 'vramscope[parquet]'\n"
+    )
+    assert not output.exists()
 
 
 def test_mcp_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

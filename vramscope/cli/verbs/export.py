@@ -177,12 +177,15 @@ def export_recording(
         rows: What has a row, for `csv` and `parquet`.
     """
 
+    from vramscope.engine.extras import require_package
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.base.output_file import open_output
     from vramscope.engine.recording import Recording
 
-    if kind == "parquet" and output is None:
-        raise UsageError("--parquet writes a binary file: name it with -o FILE")
+    if kind == "parquet":
+        if output is None:
+            raise UsageError("--parquet writes a binary file: name it with -o FILE")
+        require_package("pyarrow")
     if output is not None and output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"-o {show_path(output)}: this is the recording itself; name another file")
     with Recording(path) as recording:
