@@ -35,6 +35,8 @@ from vramscope.engine.sources.host import HostReader
 from vramscope.engine.units import GIB, format_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update
+from vramscope.exporters.phases.text import describe_phases
+from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 from vramscope.planning.card import Card, read_card
 
 MOST_STEPS = 100_000
@@ -443,6 +445,15 @@ def _describe_death(code: int, ranks: RankRuns | None) -> str:
 _REPEATED = "this host has too little memory for real tensors, so the run was repeated without storage"
 
 
+class ShownRuns(tuple[PhaseRun, ...]):
+    """Runs that a notebook shows as the text that `vramscope phases` prints."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return format_html(describe_phases(self, NOTEBOOK_WIDTH))
+
+
 def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = None) -> tuple[PhaseRun, ...]:
     """Train, and return the run of each rank of this node; one run for a single process.
 
@@ -479,7 +490,7 @@ def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = 
         raise PackageMissingError(last.error or "a package is not installed")
     if last.obstacle in ("refused", "no_cuda"):
         raise UsageError(last.error or "the training could not be started")
-    return (run,) if ranks is None else _bring_together(run, ranks)
+    return ShownRuns((run,) if ranks is None else _bring_together(run, ranks))
 
 
 def _bring_together(run: PhaseRun, ranks: RankRuns) -> tuple[PhaseRun, ...]:

@@ -37,6 +37,8 @@ from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.galvatron import read_galvatron_hardware, read_layer_profile
 from vramscope.engine.text import suggest
+from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
+from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
 from .model_graph import describe_model
 
@@ -233,6 +235,13 @@ class PlanChoices(TypedDict, total=False):
     """Number of configurations to return, each with different degrees."""
 
 
+class ShownPlan(JointPlan, frozen=True, kw_only=True):
+    """A plan that a notebook shows as the text that `vramscope plan --cluster` prints."""
+
+    def _repr_html_(self) -> str:
+        return format_html(describe_joint_plan(report_joint_plan(self), NOTEBOOK_WIDTH))
+
+
 def plan_cluster(
     model: str | Path,
     cluster: Cluster | str | Path,
@@ -269,7 +278,8 @@ def plan_cluster(
     if efficiency is not None:
         assumptions = replace(assumptions, product_efficiency=efficiency)
     plan = plan_jointly(Path(model).name, shape, where, options, assumptions)
-    return replace(plan, not_counted=list_not_counted(Flags(described.flags)))
+    known = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    return ShownPlan(**known | {"not_counted": list_not_counted(Flags(described.flags))})
 
 
 def _settle(choices: PlanChoices) -> dict[str, object]:

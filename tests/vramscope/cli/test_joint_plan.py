@@ -65,6 +65,10 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
     wide = describe_joint_plan(report_joint_plan(plan), 200)
     assert "TFLOP/s" in wide
     assert fold_counts([5, 6, 6, 6, 4]) == "5 3x6 4"
+    shown: str = plan._repr_html_()  # type: ignore[attr-defined]  # what a notebook asks for
+    assert shown.startswith("<pre")
+    assert "llama2-7b on 1x8xh100 (8 devices)" in shown
+    assert "stages of the first:" in shown
 
 
 @pytest.mark.parametrize(

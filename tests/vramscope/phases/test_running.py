@@ -1,5 +1,6 @@
 """A training in a process of its own: what is kept when it ends otherwise than it should, and its ranks."""
 
+import html
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from vramscope.analyzers.planning.cluster import find_device
 from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.units import GIB
+from vramscope.exporters.phases.text import describe_phases
+from vramscope.exporters.text import NOTEBOOK_WIDTH
 from vramscope.phases import running
 from vramscope.phases.running import (
     DeviceChoice,
@@ -68,6 +71,18 @@ def test_a_host_without_memory_for_real_tensors_gets_a_run_without_storage(
     assert (run.end, run.error, run.device.is_fake) == ("finished", None, True)
     assert "repeated without storage" in (run.device.note or "")
     assert len(run.phases) == 2
+
+
+def test_a_notebook_shows_runs_as_the_text_of_the_command(pretend: pytest.MonkeyPatch) -> None:
+    pretend.setenv("PRETEND_END", "finished")
+    runs = run_phases(TINY, "simulate:1GiB")
+    shown: str = runs._repr_html_()  # type: ignore[attr-defined]  # what a notebook asks for
+    assert shown.startswith("<pre")
+    assert html.unescape(shown.partition(">")[2].removesuffix("</pre>")) == describe_phases(
+        runs, NOTEBOOK_WIDTH
+    )
+    assert "Simulated." in shown
+    assert "Model Creation" in shown
 
 
 def test_without_cuda_it_is_a_simulated_card_and_says_so(pretend: pytest.MonkeyPatch) -> None:
