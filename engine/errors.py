@@ -2,6 +2,7 @@
 
 VramscopeError                 the root; carries the exit code of its class
 ├── UsageError                 a wrong flag, setting or value            (2)
+│   ├── SettingError           names settings as its reader knows them   (2)
 │   └── NothingFitsError       nothing stays within a limit              (0)
 ├── InputFileError             a file that cannot be read or understood  (2)
 ├── OutputFileError            a file or folder that cannot be written   (2)
@@ -27,7 +28,29 @@ VramscopeError                 the root; carries the exit code of its class
 └── WireError                  a message that cannot be accepted         (1)
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple, Union
+
+
+class Setting(NamedTuple):
+    """A setting in the text of an error, which each surface calls by the name that its users know."""
+
+    flag: str
+    """On a command line, such as `--seq`."""
+    argument: str = ""
+    """What functions in Python call it, where that is not the word of the flag."""
+
+    @property
+    def word(self) -> str:
+        """The flag as a name of an argument, as tools of MCP have it: `micro_batch` for `--micro-batch`."""
+        return self.flag.lstrip("-").replace("-", "_")
+
+    @property
+    def name(self) -> str:
+        return self.argument or self.word
+
+
+ErrorPart = Union[str, Setting]  # noqa: UP007 - workloads run on Python 3.9
+Naming = Literal["name", "flag", "word"]
 
 
 class VramscopeError(Exception):
@@ -35,11 +58,28 @@ class VramscopeError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def describe(self, naming: Naming) -> str:
+        """Return the text, with the settings in it by this attribute of theirs."""
+        return str(self)
+
 
 class UsageError(VramscopeError):
     """A flag, setting or value that cannot be used."""
 
     exit_code = 2
+
+
+class SettingError(UsageError):
+    """Settings that cannot be used; its arguments are the parts of the text.
+
+    For code that the command line, tools of MCP and programs call. `str` names settings as a program does.
+    """
+
+    def __str__(self) -> str:
+        return self.describe("name")
+
+    def describe(self, naming: Naming) -> str:
+        return "".join(it if isinstance(it, str) else getattr(it, naming) for it in self.args)
 
 
 class NothingFitsError(UsageError):

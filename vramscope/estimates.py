@@ -1,12 +1,11 @@
 """`estimate_step`: the memory of one training step of the user's own code, traced without a GPU."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -17,8 +16,17 @@ from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
 from vramscope.analyzers.planning.steps.compiled import CompiledAnalysis, CompiledEstimate, judge_compiled
 from vramscope.engine.child_processes import module_command, user_code_environment
-from vramscope.engine.errors import PackageMissingError, UsageError
+from vramscope.engine.errors import ErrorPart, PackageMissingError, SettingError, UsageError
 from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES
+from vramscope.engine.workloads.settings import (
+    BATCH_SIZE,
+    FACTORY,
+    FULL,
+    LAYERS,
+    RANK,
+    RANKS,
+    SEQ_LENGTH,
+)
 from vramscope.exporters.estimates import describe_step_estimate
 from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
@@ -55,7 +63,7 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     context_bytes: int | None = None
 
 
-class JaxStepError(UsageError):
+class JaxStepError(SettingError):
     """The factory returns a step of JAX: `compile_step` says what it needs."""
 
 
@@ -84,25 +92,29 @@ def trace_steps(request: StepRequest) -> Tracing:
     if found.error is None:
         return Tracing(result=found, is_fake=True)
     if found.is_of_jax:
-        raise JaxStepError(f"{found.error}, which only vramscope estimate --factory reads")
+        raise JaxStepError(*found.error, ", which only vramscope estimate --factory reads")
     if found.doubt is None:
-        raise UsageError(found.error)
+        raise SettingError(*found.error)
     again = _run(request, is_fake=False)
     if again.is_refused:
         bound = _run(request, is_fake=True, has_largest_sizes=True)
         if bound.error is None:
             return Tracing(result=bound, is_fake=True, is_upper_bound=True)
     if again.error is not None:
-        raise UsageError(_explain(found, again, request))
+        raise SettingError(*_explain(found, again.error, request, is_refused=again.is_refused))
     return Tracing(result=again, is_fake=False, fallback=found.doubt)
 
 
-def _explain(found: TraceResult, again: TraceResult, request: StepRequest) -> str:
+def _explain(
+    found: TraceResult, again: tuple[ErrorPart, ...], request: StepRequest, *, is_refused: bool
+) -> tuple[ErrorPart, ...]:
     """Return why both ways failed; an error of the user's own code comes alone."""
-    if not again.is_refused:
-        return again.error or ""
-    advice = "" if request.layers else "; with --layers, and a factory that takes it, shallow models suffice"
-    return f"{found.doubt}, which needs real tensors, and {again.error}{advice}"
+    if not is_refused:
+        return again
+    parts: tuple[ErrorPart, ...] = (f"{found.doubt}, which needs real tensors, and ", *again)
+    if request.layers:
+        return parts
+    return (*parts, "; with ", LAYERS, ", and a factory that takes it, shallow models suffice")
 
 
 def choose_depths(request: StepRequest, *, is_fake: bool) -> tuple[int | None, ...]:
@@ -117,23 +129,19 @@ def choose_depths(request: StepRequest, *, is_fake: bool) -> tuple[int | None, .
 def _check_request(request: StepRequest) -> None:
     module, colon, function = request.factory.partition(":")
     if not (module and colon and function):
-        raise UsageError(
-            f"--factory {request.factory}: expected MODULE:FUNCTION, for example train:make_step"
+        raise SettingError(
+            FACTORY, f" {request.factory}: expected MODULE:FUNCTION, for example train:make_step"
         )
-    counts: Mapping[str, int | None] = {
-        "--batch-size": request.batch_size,
-        "--seq": request.seq_length,
-        "--layers": request.layers,
-    }
-    for flag, number in counts.items():
+    counts = ((BATCH_SIZE, request.batch_size), (SEQ_LENGTH, request.seq_length), (LAYERS, request.layers))
+    for setting, number in counts:
         if number is not None and number < 1:
-            raise UsageError(f"{flag} {number}: expected 1 or more")
+            raise SettingError(setting, f" {number}: expected 1 or more")
     if request.ranks is None and request.rank:
-        raise UsageError("--rank needs --ranks: how many there are")
+        raise SettingError(RANK, " needs ", RANKS, ": how many there are")
     if request.ranks is not None and not 0 <= request.rank < request.ranks:
-        raise UsageError(f"--rank {request.rank}: expected 0 to {request.ranks - 1}")
+        raise SettingError(RANK, f" {request.rank}: expected 0 to {request.ranks - 1}")
     if request.is_full and request.layers is None:
-        raise UsageError("--full needs --layers: without it the whole model is traced anyway")
+        raise SettingError(FULL, " needs ", LAYERS, ": without it the whole model is traced anyway")
 
 
 def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False) -> TraceResult:
@@ -161,8 +169,8 @@ def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
         raise KeyboardInterrupt
     error = f"{request.factory} was not traced: {sys.executable} ended with {code}"
     if code < 0:
-        return TraceResult(error=error, doubt=error if is_fake else None)
-    return TraceResult(error=error)
+        return TraceResult(error=(error,), doubt=error if is_fake else None)
+    return TraceResult(error=(error,))
 
 
 def compile_step(request: StepRequest, capacity_bytes: int | None) -> CompiledEstimate:
@@ -187,7 +195,7 @@ def compile_step(request: StepRequest, capacity_bytes: int | None) -> CompiledEs
             raise UsageError(f"{request.factory} was not compiled: {sys.executable} ended with {code}")
         analysis = msgspec.json.decode(answered.read_bytes(), type=CompiledAnalysis)
     if analysis.error is not None:
-        raise UsageError(analysis.error)
+        raise SettingError(*analysis.error)
     return judge_compiled(analysis, request.factory, capacity_bytes)
 
 
@@ -198,21 +206,6 @@ def _call(command: Sequence[str], *, is_simulated: bool = True) -> int:
         environment |= {"VRAMSCOPE_SIMULATE": "estimate"}
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, check=False)
     return ended.returncode
-
-
-# Who calls a function has no flags: the errors of `vramscope estimate --factory`, with the arguments instead.
-_FLAG = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*")
-_ARGUMENTS = {
-    "--batch-size": "batch_size",
-    "--factory": "factory",
-    "--full": "is_full",
-    "--input": "inputs",
-    "--layers": "layers",
-    "--optimizer": "optimizer",
-    "--rank": "rank",
-    "--ranks": "ranks",
-    "--seq": "seq_length",
-}
 
 
 class ShownEstimate(StepEstimate, frozen=True, kw_only=True):
@@ -272,12 +265,7 @@ def estimate_step(
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
     )
-    try:
-        estimate = estimate_request(request, capacity_bytes)[1]
-    except JaxStepError:
-        raise
-    except UsageError as error:
-        raise UsageError(_FLAG.sub(lambda it: _ARGUMENTS.get(it[0], it[0]), str(error))) from None
+    estimate = estimate_request(request, capacity_bytes)[1]
     return ShownEstimate(**{name: getattr(estimate, name) for name in estimate.__struct_fields__})
 
 

@@ -40,10 +40,10 @@ def analyze(request: dict[str, Any]) -> dict[str, Any]:
         function, arguments, named = _read_step(made)
         return _compile(function, arguments, named)
     except TraceError as error:
-        return {"error": str(error)}
+        return {"error": error.args}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
         sys.stderr.write(fit_to_reader(traceback.format_exc(), sys.stderr))
-        return {"error": f"{request['factory']} raised {type(error).__name__}: {error}"}
+        return {"error": [f"{request['factory']} raised {type(error).__name__}: {error}"]}
 
 
 def _read_step(made: object) -> tuple[Foreign, tuple[object, ...], dict[str, object]]:

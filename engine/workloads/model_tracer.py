@@ -289,7 +289,7 @@ class _Trace(TorchDispatchMode):
         reason = str(error).strip().splitlines()[0].split(". ")[0]
         return (
             f"{where}: {self._operation} cannot run on the meta device, where tensors have no values; "
-            f"give the model with --model, or a variant without that operation ({reason})"
+            f"name a known model or its file instead, or a variant without that operation ({reason})"
         )
 
     def describe(self, module: nn.Module, weights: Mapping[str, torch.Tensor]) -> Traced:
@@ -398,11 +398,11 @@ def main() -> None:
     try:
         found = trace_made(find_factory(arguments.factory), arguments.input, arguments.dtype)
     except TraceError as error:
-        found = {"error": str(error)}
+        found = {"error": error.args}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
         lines = traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))
         sys.stderr.write(fit_to_reader("".join(lines), sys.stderr))
-        found = {"error": f"{arguments.factory} raised {type(error).__name__}: {error}"}
+        found = {"error": [f"{arguments.factory} raised {type(error).__name__}: {error}"]}
     arguments.result.write_text(json.dumps(found), encoding="utf-8")
 
 

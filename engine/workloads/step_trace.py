@@ -34,6 +34,7 @@ from ..simulation.installation import install
 from ..simulation.simulation import Simulation
 from ..simulation.storages import StorageRegistry
 from ..text import fit_to_reader
+from . import settings
 from .model_tracer import make_input
 from .user_module import JaxStepError, TraceError, choose_arguments, find_factory, is_of_jax
 
@@ -325,7 +326,9 @@ def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Traini
     if isinstance(made, nn.Module):
         return _train_module(made, inputs, optimizer)
     if inputs:
-        raise TraceError("--input is for a factory that returns a module; this one returned its own step")
+        raise TraceError(
+            settings.INPUTS, " is for a factory that returns a module; this one returned its own step"
+        )
     if isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], nn.Module) and callable(made[2]):
         return Training(made[2], made[0], made[1])
     if callable(made):
@@ -350,9 +353,11 @@ def step_in_spite_of_overflow() -> None:
 
 def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> Training:
     if not inputs:
-        raise TraceError("the factory returned a module: give its input, for example --input 4x1024:int64")
+        raise TraceError(
+            "the factory returned a module: give ", settings.INPUTS, ", for example 4x1024:int64"
+        )
     if optimizer not in _OPTIMIZERS:
-        raise TraceError(f"--optimizer {optimizer}: expected one of {', '.join(_OPTIMIZERS)}")
+        raise TraceError(settings.OPTIMIZER, f" {optimizer}: expected one of {', '.join(_OPTIMIZERS)}")
     looks = [make_input(text) for text in inputs]
     module = module.cuda()
     trained = [it for it in module.parameters() if it.requires_grad]
@@ -527,7 +532,7 @@ def _name_rank(rank: int, ranks: int) -> None:
 def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     """Return the traces of a request, or why there are none.
 
-    `error` is for the user. `doubt` says that tensors without values may be the cause.
+    `error` is for the user, in parts. `doubt` says that tensors without values may be the cause.
     """
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
@@ -545,12 +550,12 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         begun_s = perf_counter()
         traces = [_trace_among(tracer, simulation.post, request, layers) for layers in request["depths"]]
     except JaxStepError:
-        return {"error": "the factory returned a function of JAX", "is_of_jax": True}
+        return {"error": ["the factory returned a function of JAX"], "is_of_jax": True}
     except TraceError as error:
-        return {"error": str(error)}
+        return {"error": error.args}
     except ledger.Refusal as error:
         told = error.text.partition(_ADVICE)[0]
-        return {"error": told, "is_refused": True, "doubt": told if is_fake else None}
+        return {"error": [told], "is_refused": True, "doubt": told if is_fake else None}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
         return _report_error(error, request)
     readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
@@ -570,15 +575,15 @@ def _report_error(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
     """Print the user's traceback, unless real tensors may do better; return the error in a line."""
     told = f"{request['factory']} raised {type(error).__name__}: {error}"
     if request["is_fake"] and isinstance(error, RuntimeError):
-        return {"error": told, "doubt": told}
+        return {"error": [told], "doubt": told}
     summary = traceback.TracebackException.from_exception(error)
     kept = [frame for frame in summary.stack if not frame.filename.startswith(_OURS)]
     if not kept and isinstance(error, ImportError):
-        return {"error": f"--factory {request['factory']}: {error}"}
+        return {"error": [settings.FACTORY, f" {request['factory']}: {error}"]}
     if kept:
         summary.stack = traceback.StackSummary.from_list(kept)
     sys.stderr.write(fit_to_reader("".join(summary.format()), sys.stderr))
-    return {"error": told}
+    return {"error": [told]}
 
 
 def main() -> None:

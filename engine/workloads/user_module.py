@@ -15,9 +15,11 @@ from pathlib import Path
 from types import ModuleType
 
 from ..child_processes import USER_PATH_VARIABLE
+from ..errors import SettingError
+from .settings import OF_FACTORY
 
 
-class TraceError(Exception):
+class TraceError(SettingError):
     """A model that cannot be traced; the text names layer and operation."""
 
 
@@ -36,7 +38,7 @@ def find_factory(spec: str) -> Callable[..., object]:
     module_name, _, name = spec.partition(":")
     factory: Callable[..., object] | None = getattr(import_user_module(module_name), name, None)
     if not callable(factory):
-        raise TraceError(f"--factory {spec}: {module_name} has no function {name!r}")
+        raise TraceError(f"{spec}: {module_name} has no function {name!r}")
     return factory
 
 
@@ -84,6 +86,7 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
     if refused:
         raise TraceError(
             f"the factory has no argument {refused[0]}; its arguments are "
-            f"{', '.join(parameters) or 'none'}: add it to the signature, or leave the flag out"
+            f"{', '.join(parameters) or 'none'}: add it to the signature, or leave out ",
+            OF_FACTORY[refused[0]],
         )
     return {name: value for name, value in chosen.items() if takes_all or name in parameters}

@@ -252,7 +252,8 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
             self,
             lambda: Answer(text, self._read(text)),
             then=self._answer,
-            otherwise=lambda error: self._report_error(str(error)),
+            # What is typed here has the flags of a command line.
+            otherwise=lambda error: self._report_error(error.describe("flag")),
         )
 
     def action_cancel(self) -> None:

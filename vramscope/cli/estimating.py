@@ -30,7 +30,7 @@ from vramscope.analyzers.planning.theory.configs.document import Described, find
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, NF4, PURE
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.text import make_printable
@@ -199,7 +199,12 @@ def _translate(arguments: Namespace) -> dict[str, object]:
         }
     if arguments.quantize is not None:
         if arguments.lora is None:
-            raise UsageError("--quantize nf4 freezes the weights; give --lora RANK, which trains adapters")
+            raise SettingError(
+                Setting("--quantize"),
+                " nf4 freezes the weights; give ",
+                Setting("--lora"),
+                ": the rank of adapters",
+            )
         flags[NF4] = True
     if arguments.offload is not None:
         flags |= {"optimizer-cpu-offload": True, "optimizer-offload-fraction": 1.0}

@@ -230,7 +230,7 @@ class MemoryTools:
         try:
             arguments: Namespace = parse(["estimate", f"--model={model}", *words])
         except SystemExit as error:
-            raise UsageError("the flags are wrong: see `vramscope estimate --help`") from error
+            raise UsageError("the arguments are wrong: see `vramscope estimate --help`") from error
         check_flags(arguments)
         if serve:
             return self._answer("estimate", make_serving(arguments))
@@ -341,7 +341,9 @@ def _explain_errors(method: Callable[..., str]) -> Callable[..., str]:
     def answer(*arguments: object, **named: object) -> str:
         try:
             return method(*arguments, **named)
-        except (VramscopeError, ValueError) as error:
+        except VramscopeError as error:
+            raise ToolError(error.describe("word")[:1000]) from error
+        except ValueError as error:
             raise ToolError(str(error)[:1000]) from error
 
     return answer

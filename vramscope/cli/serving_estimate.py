@@ -13,7 +13,7 @@ from vramscope.analyzers.planning.serving import (
     estimate_serving,
     read_served_model,
 )
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.run_config import read_run_config
 from vramscope.engine.units import parse_bytes
@@ -67,9 +67,10 @@ def _read_model(arguments: Namespace) -> ServedModel:
         return describe_served_preset(arguments.model.strip(), precision or PRECISIONS["bf16"])
     config = read_run_config(path)
     if config.kind != "hugging_face":
-        raise InputFileError(
-            f"{show_path(path)}: a configuration of training; --serve expected the config.json of a model "
-            "(Hugging Face), or a name"
+        raise SettingError(
+            f"{show_path(path)}: a configuration of training; ",
+            Setting("--serve"),
+            " expected the config.json of a model (Hugging Face), or a name",
         )
     try:
         return read_served_model(config.values, precision)
@@ -88,7 +89,7 @@ def _choose_setup(
         why = "as many as the model has positions" if model.positions else "the model's positions are unknown"
         assumptions.append(f"{sequence:,} tokens in a sequence ({why})")
     elif sequence < 1:
-        raise UsageError(f"--seq is {sequence}; expected at least 1 token")
+        raise SettingError(Setting("--seq"), f" is {sequence}; expected at least 1 token")
     batches = choose_batches(capacity_bytes)
     if arguments.batched_tokens is None:
         assumptions.append(f"{batches.tokens:,} tokens in a forward pass")

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from vramscope.engine.child_processes import LEDGERS_NAME, module_command, user_code_environment
-from vramscope.engine.errors import PackageMissingError, UsageError
+from vramscope.engine.errors import PackageMissingError, SettingError, UsageError
 from vramscope.engine.files.base.output_file import replacing
 from vramscope.engine.jobs.launch import (
     DEFAULT_CONTEXT_BYTES,
@@ -33,6 +33,7 @@ from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTrai
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.sources.host import HostReader
 from vramscope.engine.units import GIB, format_bytes
+from vramscope.engine.workloads import settings
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update
 from vramscope.exporters.phases.text import describe_phases
@@ -45,17 +46,24 @@ MOST_STEPS = 100_000
 def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
     """Refuse an invalid training."""
     _check_model(training)
-    for flag, count in (
-        ("--batch-size", training.batch_size),
-        ("--seq", training.seq_length),
-        ("--num-steps", training.num_steps),
+    for setting, count in (
+        (settings.BATCH_SIZE, training.batch_size),
+        (settings.SEQ_LENGTH, training.seq_length),
+        (settings.NUM_STEPS, training.num_steps),
     ):
         if count < 1:
-            raise UsageError(f"{flag} {count}: expected a whole number, 1 or more")
+            raise SettingError(setting, f" {count}: expected a whole number, 1 or more")
     if training.warmup_steps < 0:
-        raise UsageError(f"--warmup {training.warmup_steps}: expected a whole number, 0 or more")
+        raise SettingError(
+            settings.WARMUP_STEPS, f" {training.warmup_steps}: expected a whole number, 0 or more"
+        )
     if training.num_steps + training.warmup_steps > MOST_STEPS:
-        raise UsageError(f"--num-steps, --warmup: expected at most {MOST_STEPS:,} steps together")
+        raise SettingError(
+            settings.NUM_STEPS,
+            ", ",
+            settings.WARMUP_STEPS,
+            f": expected at most {MOST_STEPS:,} steps together",
+        )
     _check_numbers(training)
     _check_combinations(training, environ)
 
@@ -75,42 +83,64 @@ def count_ranks(environ: Mapping[str, str]) -> int:
 def _check_model(training: PhaseTraining) -> None:
     given = [it for it in (training.model_size, training.factory, training.hugging_face) if it is not None]
     if len(given) != 1:
-        raise UsageError("expected one model: --model-size NAME, --model hf:DIR or --factory MODULE:FUNCTION")
+        raise SettingError(
+            "expected one model: ",
+            settings.MODEL_SIZE,
+            " (a preset), ",
+            settings.HUGGING_FACE,
+            " (a folder of transformers) or ",
+            settings.FACTORY,
+            " (MODULE:FUNCTION)",
+        )
     if training.model_size is not None and training.model_size not in LLAMA_PRESETS:
-        raise UsageError(f"--model-size {training.model_size}: expected one of {', '.join(LLAMA_PRESETS)}")
+        raise SettingError(
+            settings.MODEL_SIZE, f" {training.model_size}: expected one of {', '.join(LLAMA_PRESETS)}"
+        )
     if training.factory is not None and not all(training.factory.partition(":")):
-        raise UsageError(
-            f"--factory {training.factory}: expected MODULE:FUNCTION, for example train:make_model"
+        raise SettingError(
+            settings.FACTORY,
+            f" {training.factory}: expected MODULE:FUNCTION, for example train:make_model",
         )
     if training.hugging_face is not None and not (Path(training.hugging_face) / "config.json").is_file():
-        raise UsageError(
-            f"--model hf:{training.hugging_face}: expected a folder with config.json of transformers"
+        raise SettingError(
+            f"{training.hugging_face}: ",
+            settings.HUGGING_FACE,
+            " expected a folder with config.json of transformers",
         )
 
 
 def _check_numbers(training: PhaseTraining) -> None:
-    for flag, value, is_right in (
-        ("--learning-rate", training.learning_rate, training.learning_rate >= 0),
-        ("--noise-multiplier", training.noise_multiplier, training.noise_multiplier >= 0),
-        ("--max-grad-norm", training.max_grad_norm, training.max_grad_norm > 0),
+    for setting, value, is_right in (
+        (settings.LEARNING_RATE, training.learning_rate, training.learning_rate >= 0),
+        (settings.NOISE_MULTIPLIER, training.noise_multiplier, training.noise_multiplier >= 0),
+        (settings.MAX_GRAD_NORM, training.max_grad_norm, training.max_grad_norm > 0),
     ):
         if not (math.isfinite(value) and is_right):
-            least = "a number above 0" if flag == "--max-grad-norm" else "0 or more"
-            raise UsageError(f"{flag} {value:g}: expected {least}")
+            least = "a number above 0" if setting is settings.MAX_GRAD_NORM else "0 or more"
+            raise SettingError(setting, f" {value:g}: expected {least}")
 
 
 def _check_combinations(training: PhaseTraining, environ: Mapping[str, str]) -> None:
     if training.is_checkpointed and training.factory is not None:
-        raise UsageError("--checkpoint does not go with --factory: enable checkpointing in your own model")
+        raise SettingError(
+            settings.CHECKPOINTED,
+            " does not go with ",
+            settings.FACTORY,
+            ": enable checkpointing in your own model",
+        )
     if training.strategy is not None and "RANK" not in environ:
-        raise UsageError(
-            f"--strategy {training.strategy} needs several ranks: start it with "
-            f"`torchrun --nproc-per-node 2 -m vramscope phases --strategy {training.strategy}`"
+        raise SettingError(
+            settings.STRATEGY,
+            f" {training.strategy} needs several ranks: start them with torchrun, for example `torchrun "
+            f"--nproc-per-node 2 -m vramscope phases --strategy {training.strategy}`",
         )
     if training.strategy == "fsdp2" and training.privacy in ("hooks", "functorch"):
-        raise UsageError(
-            f"--strategy fsdp2 does not go with --dp-mode {training.privacy}: Opacus needs whole parameters "
-            "for gradients by sample; expected --dp-mode ghost or none"
+        raise SettingError(
+            settings.STRATEGY,
+            " fsdp2 does not go with ",
+            settings.PRIVACY,
+            f" {training.privacy}: Opacus needs whole parameters for gradients by sample; expected ghost or "
+            "none",
         )
 
 
@@ -155,17 +185,19 @@ def choose_device(
             else simulate_instead(training, environ, host_free_bytes)
         )
     if name != "simulate" or text == "simulate:":
-        raise UsageError(
-            f"--device {text}: expected cuda, cpu, simulate, or a card: simulate:24GiB, simulate:h100"
+        raise SettingError(
+            settings.DEVICE,
+            f" {text}: expected cuda, cpu, simulate, or a card: simulate:24GiB, simulate:h100",
         )
     try:
         card = read_card(size) if size else Card(DEFAULT_CARD_BYTES)
     except UsageError as error:
-        raise UsageError(f"--device {text}: {error}") from error
+        raise SettingError(settings.DEVICE, f" {text}: ", *error.args) from error
     if card.total_bytes <= DEFAULT_CONTEXT_BYTES:
-        raise UsageError(
-            f"--device {text}: expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the "
-            "CUDA context of a process"
+        raise SettingError(
+            settings.DEVICE,
+            f" {text}: expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the CUDA "
+            "context of a process",
         )
     return _simulate(card, training, environ, host_free_bytes, None)
 
@@ -209,17 +241,21 @@ def _simulate(
     if can_be_fake and needed_bytes > SHARE_OF_HOST * free_bytes:
         return msgspec.structs.replace(choice, is_fake=True)
     if not can_be_fake and needed_bytes > free_bytes:
-        raise UsageError(_describe_too_large(training, needed_bytes, free_bytes))
+        raise SettingError(
+            settings.STRATEGY,
+            f" {training.strategy}: ranks exchange the values of tensors, so simulated GPUs need real "
+            f"tensors, about {format_bytes(needed_bytes)} of host memory, and {format_bytes(free_bytes)} "
+            "are free; use a smaller ",
+            settings.MODEL_SIZE,
+            ", ",
+            settings.BATCH_SIZE,
+            " or ",
+            settings.SEQ_LENGTH,
+            ", fewer ranks, or one process without ",
+            settings.STRATEGY,
+            ", which needs no storage",
+        )
     return choice
-
-
-def _describe_too_large(training: PhaseTraining, needed_bytes: int, free_bytes: int) -> str:
-    return (
-        f"--strategy {training.strategy}: ranks exchange the values of tensors, so simulated GPUs need real "
-        f"tensors, about {format_bytes(needed_bytes)} of host memory, and {format_bytes(free_bytes)} are "
-        "free; use a smaller --model-size, --batch-size or --seq, fewer ranks, or one process without "
-        "--strategy, which needs no storage"
-    )
 
 
 # PyTorch, Opacus, and memory of host libraries while they compute.
@@ -489,7 +525,7 @@ def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = 
     if last.obstacle == "no_package":
         raise PackageMissingError(last.error or "a package is not installed")
     if last.obstacle in ("refused", "no_cuda"):
-        raise UsageError(last.error or "the training could not be started")
+        raise SettingError(*last.refusal or (last.error or "the training could not be started",))
     return ShownRuns((run,) if ranks is None else _bring_together(run, ranks))
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from vramscope.analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange
 from vramscope.analyzers.planning.seqlen import PeakKind, PeakLaws, fit_peaks
-from vramscope.engine.errors import PackageMissingError, UsageError
+from vramscope.engine.errors import PackageMissingError, SettingError, UsageError
 from vramscope.engine.model.phase_memory import (
     FitSearch,
     FitSize,
@@ -47,7 +47,7 @@ def run_without_storage(training: PhaseTraining, device: str) -> PhaseRun:
     if last.obstacle == "no_package":
         raise PackageMissingError(last.error or "a package is not installed")
     if last.obstacle is not None:
-        raise UsageError(last.error or "the training could not be started")
+        raise SettingError(*last.refusal or (last.error or "the training could not be started",))
     return run
 
 
@@ -99,7 +99,7 @@ def _run_points(study: LengthStudy, run: RunOne) -> Iterator[LengthPoint]:
             try:
                 yield LengthPoint(privacy=mode, seq_length=length, run=run(training, study.device))
             except UsageError as error:
-                yield LengthPoint(privacy=mode, seq_length=length, refusal=str(error))
+                yield LengthPoint(privacy=mode, seq_length=length, refusal=error.describe("flag"))
 
 
 def _refuse_nothing(study: LengthStudy) -> None:
@@ -167,7 +167,7 @@ def search_fit(
         except UsageError as error:
             if not bracket.search.trials:
                 raise
-            bracket.end(f"{size:,} cannot run here: {error}")
+            bracket.end(f"{size:,} cannot run here: {error.describe('flag')}")
             break
         except (KeyboardInterrupt, SystemExit):
             bracket.end("interrupted")
@@ -337,7 +337,7 @@ def try_advice(
         try:
             (tried,) = run(change_training(training, change), device)
         except UsageError as error:
-            trials.append(_make_trial(change, advice, None, str(error)))
+            trials.append(_make_trial(change, advice, None, error.describe("flag")))
             continue
         if tried.end == "interrupted":
             break

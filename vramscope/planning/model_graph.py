@@ -30,7 +30,7 @@ from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
 from vramscope.analyzers.planning.theory.configs.flags import NotCounted
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import ErrorPart, InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.extras import require_package
 from vramscope.engine.files.base.input_file import read_input_file, show_path
 from vramscope.engine.files.base.output_file import write_whole
@@ -205,6 +205,8 @@ def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: 
 
 
 _SCRIPT = "vramscope.engine.workloads.model_tracer"
+# The user's function: `trace_model_graph` takes it in place of a module.
+_MODEL = Setting("--factory", "model")
 TracedType = Literal["float32", "bfloat16", "float16"]
 
 
@@ -242,7 +244,7 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
     edges: tuple[TracedEdge, ...] = ()
     # Parameters of layers that the forward pass does not call.
     unused: tuple[str, ...] = ()
-    error: str | None = None
+    error: tuple[ErrorPart, ...] | None = None
 
 
 def trace_model_graph(
@@ -275,7 +277,7 @@ def trace_model_graph(
     else:
         traced = _trace_here(model, inputs, dtype)
     if traced.error is not None:
-        raise UsageError(traced.error)
+        raise SettingError(*traced.error)
     return _make_graph(traced, name or traced.name)
 
 
@@ -284,7 +286,7 @@ def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel
 
     module, colon, function = spec.partition(":")
     if not (module and colon and function):
-        raise UsageError(f"--factory {spec}: expected MODULE:FUNCTION, for example train:make_model")
+        raise SettingError(_MODEL, f" {spec}: expected MODULE:FUNCTION, for example train:make_model")
     require_package("torch")
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
@@ -306,7 +308,7 @@ def _trace_here(model: Callable[..., object], inputs: tuple[object, ...], dtype:
     try:
         found: Mapping[str, object] = tracer.trace_made(model, inputs, dtype)
     except tracer.TraceError as error:
-        raise UsageError(str(error)) from None
+        raise SettingError(*error.args) from None
     return msgspec.convert(found, TracedModel)
 
 

@@ -328,8 +328,8 @@ class GraphAnalyzer:
         if live is None:
             raise UsageError(
                 f"{self.graph.name}: the activations of its layers are unknown, but this split needs "
-                "them; make the graph from a name or a configuration, or balance weights alone "
-                "(--metric memory)"
+                "them; make the graph from a name or a configuration, or balance weights alone, by the "
+                "metric memory"
             )
         kept = list_states(self.graph.layers, self._training)
         return split_in_flight(kept, live, stages, self._training.micro_batches).bounds

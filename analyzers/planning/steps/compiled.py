@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from ....engine.errors import ErrorPart
+
 COMPILED_SCHEMA = "vramscope.compiled-estimate/1"
 
 
@@ -20,7 +22,7 @@ class CompiledAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     device_kind: str = ""
     jax: str = ""
     devices: int = 1
-    error: str | None = None
+    error: tuple[ErrorPart, ...] | None = None
 
 
 class CompiledEstimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ....engine.errors import ErrorPart
 from ...allocator_model import (
     AllocatorOutOfMemoryError,
     AllocatorSettings,
@@ -94,7 +95,7 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of more than one rank that moved tensors of the card."""
     has_graphs: bool = False
     """Whether torch.compile was asked for CUDA graphs; it runs eagerly here."""
-    error: str | None = None
+    error: tuple[ErrorPart, ...] | None = None
     is_refused: bool = False
     """Whether the simulated device refused to go on, and nothing was raised."""
     doubt: str | None = None

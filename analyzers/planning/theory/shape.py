@@ -220,7 +220,7 @@ def check_layout(shape: ModelShape, layout: ParallelLayout, seq_length: int) -> 
 def _check_experts(shape: ModelShape, layout: ParallelLayout) -> None:
     if shape.experts is None:
         if layout.expert > 1:
-            raise UsageError(f"EP is {layout.expert}, but the model has no experts; use --ep 1")
+            raise UsageError(f"EP is {layout.expert}, but the model has no experts; expected 1")
         return
     _check_divides("EP", layout.expert, shape.experts.experts, "experts")
     _check_divides("expert TP", layout.expert_shards, shape.experts.ffn, "inner columns of an expert")
@@ -432,7 +432,7 @@ def check_setup(setup: TrainingSetup) -> None:
     if setup.adapter_rank < 0:
         raise UsageError(f"the rank of adapters is {setup.adapter_rank}; expected at least 1")
     if setup.has_nf4_weights and not setup.adapter_rank:
-        raise UsageError("weights of 4 bits cannot be trained; give the rank of adapters, too (--lora 16)")
+        raise UsageError("weights of 4 bits cannot be trained; give the rank of adapters, too, such as 16")
     if setup.zero_stage not in (0, 1, 2, 3):
         raise UsageError(f"ZeRO stage {setup.zero_stage} is unknown; expected 0, 1, 2 or 3")
 

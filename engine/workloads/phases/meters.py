@@ -127,7 +127,7 @@ _HOST_IS_FULL = "real tensors need real memory"
 # In messages of gloo when a rank is no longer there.
 _PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _NEEDS_OPACUS = (
-    "Opacus is not installed here: pip install 'vramscope[train]', or train without it with --dp-mode none"
+    "Opacus is not installed here: pip install 'vramscope[train]', or train without differential privacy"
 )
 
 
@@ -145,10 +145,10 @@ def describe_failure(error: BaseException, notices: Sequence[str], meter: Meter)
             error=_read_first_line(error).partition(" Including non-PyTorch")[0].strip(),
         )
     if isinstance(error, RefusedError):
-        return refuse(str(error))
+        return RunUpdate(obstacle="refused", refusal=error.args)
     if isinstance(error, UserError):
         _print_theirs(error.__cause__ or error)
-        return refuse(str(error))
+        return RunUpdate(obstacle="refused", refusal=error.args)
     if isinstance(error, SystemExit) and notices:
         is_full = _HOST_IS_FULL in notices[-1]
         return RunUpdate(end="failed", error=notices[-1], obstacle="host_full" if is_full else None)
@@ -163,10 +163,6 @@ def _describe_error(error: BaseException) -> RunUpdate:
         return RunUpdate(end="failed", error="another rank had ended before")
     _print_theirs(error)
     return RunUpdate(end="failed", error=f"{type(error).__name__}: {_read_first_line(error)}")
-
-
-def refuse(text: str) -> RunUpdate:
-    return RunUpdate(obstacle="refused", error=text)
 
 
 def read_asked_bytes(message: str) -> int | None:

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...errors import SettingError
 from ...model.phase_memory import PhaseTraining
 from ..llama import Llama
 from ..llama_presets import LLAMA_PRESETS
+from ..settings import FACTORY, MODEL_SIZE
 from ..user_module import import_user_module
 
 # Inputs and targets, on the host.
@@ -75,7 +77,7 @@ def _make_by_factory(
     module, make_batch = _part(made)
     if not isinstance(module, nn.Module):
         raise RefusedError(
-            f"--factory {spec} returned {type(module).__name__}; expected a torch.nn.Module, or a module and "
+            f"{spec} returned {type(module).__name__}; expected a torch.nn.Module, or a module and "
             "a function make_batch(batch_size, seq_length) that returns inputs and targets"
         )
     module = _set_type(repair(module.train()).to(device), training)
@@ -84,7 +86,7 @@ def _make_by_factory(
     first = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
     if first is None:
         raise RefusedError(
-            f"--factory {spec}: the model has no nn.Embedding that gives its vocabulary size; return "
+            f"{spec}: the model has no nn.Embedding that gives its vocabulary size; return "
             "(module, make_batch), where make_batch(batch_size, seq_length) returns inputs and targets"
         )
     return MadeModel(module, _make_tokens(first.num_embeddings, training))
@@ -104,7 +106,7 @@ def _check_batches(make_batch: Callable[[int, int], Any], training: PhaseTrainin
             isinstance(batch, (tuple, list)) and len(batch) == 2 and all(hasattr(it, "to") for it in batch)
         ):
             raise RefusedError(
-                f"--factory {training.factory}: make_batch returned {type(batch).__name__}; expected two "
+                f"{training.factory}: make_batch returned {type(batch).__name__}; expected two "
                 "tensors, inputs and targets"
             )
         return batch[0], batch[1]
@@ -125,11 +127,11 @@ def find_factory(spec: str) -> Callable[[], object]:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise RefusedError(
-            f"--factory {spec}: no module {module_name!r}, neither in the working folder nor installed"
+            f"{spec}: no module {module_name!r}, neither in the working folder nor installed"
         ) from None
     factory = getattr(module, name, None)
     if not callable(factory):
-        raise RefusedError(f"--factory {spec}: {module_name} has no function {name!r}")
+        raise RefusedError(f"{spec}: {module_name} has no function {name!r}")
     found: Callable[[], object] = factory
     return found
 
@@ -141,9 +143,12 @@ def _make_by_transformers(
         from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError:
         raise RefusedError(
-            f"--model hf:{folder} is made by transformers, which is not installed: pip install "
-            "transformers, or use a preset (--model-size) or your own function (--factory "
-            "module:function)"
+            f"{folder} is read by transformers, which is not installed: pip install transformers, or use a "
+            "preset (",
+            MODEL_SIZE,
+            ") or your own function (",
+            FACTORY,
+            " module:function)",
         ) from None
     try:
         config = AutoConfig.from_pretrained(folder)
@@ -153,15 +158,13 @@ def _make_by_transformers(
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # transformers says in its own words what a folder lacks
-        raise RefusedError(f"--model hf:{folder}: {error}") from error
+        raise RefusedError(f"{folder}: {error}") from error
     if training.is_checkpointed:
         module.gradient_checkpointing_enable({"use_reentrant": True})
     told = {name: getattr(config, theirs, None) for name, theirs in _HF_SIZES.items()}
     sizes = {name: value for name, value in told.items() if isinstance(value, int)}
     if "vocab_size" not in sizes:
-        raise RefusedError(
-            f"--model hf:{folder}: its config.json has no vocab_size; expected a language model"
-        )
+        raise RefusedError(f"{folder}: its config.json has no vocab_size; expected a language model")
     return module, sizes
 
 
@@ -180,5 +183,5 @@ def _make_tokens(vocabulary: int, training: PhaseTraining) -> Callable[[], Batch
     return make
 
 
-class RefusedError(Exception):
-    """The text says what is wrong, what was expected and what to do; it becomes a usage error."""
+class RefusedError(SettingError):
+    """A training that cannot begin; the process that asked for it raises the error again."""

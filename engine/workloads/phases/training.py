@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ...model.phase_memory import PhaseDevice, PhaseTraining, TrainingState
+from .. import settings
 from ..llama import RMSNorm
 from .meters import CudaMeter, Meter, PhaseRecorder, ResidentMeter
 from .models import Batch, RefusedError, make_model
@@ -44,21 +45,28 @@ class ModelRepair:
         words = "; ".join(dict.fromkeys(" ".join(str(error).split()) for error in errors))
         if not self._training.is_fixed:
             raise RefusedError(
-                f"Opacus cannot train this model: {words}. --fix replaces such modules "
-                "(ModuleValidator.fix); --dp-mode none trains without Opacus"
+                f"Opacus cannot train this model: {words}. ",
+                settings.FIXED,
+                " replaces such modules (ModuleValidator.fix); ",
+                settings.PRIVACY,
+                " none trains without Opacus",
             )
         before = {name: type(each).__name__ for name, each in module.named_modules()}
         try:
             module = ModuleValidator.fix(module)
         except Exception as error:  # what pickle raises is many things
-            raise RefusedError(f"--fix: Opacus cannot copy this model by pickle: {error}") from error
+            raise RefusedError(
+                settings.FIXED, f": Opacus cannot copy this model by pickle: {error}"
+            ) from error
         after = {name: type(each).__name__ for name, each in module.named_modules()}
         replaced = [
             f"{name} ({it} by {after.get(name)})" for name, it in before.items() if after.get(name) != it
         ]
         left = ModuleValidator.validate(module, strict=False)
         if left:
-            raise RefusedError(f"Opacus cannot train this model, and --fix does not help: {left[0]}")
+            raise RefusedError(
+                "Opacus cannot train this model, and ", settings.FIXED, f" does not help: {left[0]}"
+            )
         self.notes = (f"ModuleValidator.fix replaced {', '.join(replaced) or 'nothing'}",)
         return module
 
@@ -97,7 +105,7 @@ def make_private(
     except NotImplementedError as error:
         words = " ".join(str(error).split())
         raise RefusedError(
-            f"Opacus cannot train this model: {words}; --dp-mode none trains without Opacus"
+            f"Opacus cannot train this model: {words}; ", settings.PRIVACY, " none trains without Opacus"
         ) from error
     return made[0], made[1], criterion
 
@@ -177,7 +185,10 @@ def _shard(training: PhaseTraining, module: nn.Module) -> nn.Module:
             from opacus.utils.fsdp_utils import FSDP2Wrapper
         except ImportError:
             raise RefusedError(
-                "--strategy fsdp2 with --dp-mode ghost needs an Opacus that has FSDP2Wrapper (1.5.4 or newer)"
+                settings.STRATEGY,
+                " fsdp2 with ",
+                settings.PRIVACY,
+                " ghost needs an Opacus that has FSDP2Wrapper (1.5.4 or newer)",
             ) from None
 
         teach_opacus()

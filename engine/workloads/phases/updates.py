@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ...errors import ErrorPart
 from ...model.phase_memory import (
     MemoryLevels,
     PhaseDevice,
@@ -49,8 +50,10 @@ class RunUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested_bytes: int | None = None
     held: MemoryLevels | None = None
     error: str | None = None
-    # Set with `error`: there is no run, or none that counts.
+    # There is no run, or none that counts; `error` or `refusal` says why.
     obstacle: Obstacle | None = None
+    # Parts of the error of whoever asked for the run; it names settings as they do.
+    refusal: tuple[ErrorPart, ...] = ()
 
 
 class UpdateWriter:

@@ -112,9 +112,25 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
                 answer = await ask(session, "estimate", model="llama2-7b", **given)
                 assert answer["result"] == own
             alone = await refusal(session, "estimate", model="llama2-7b", max_seqs=64)
-            assert "--max-seqs needs --serve" in alone
+            assert "max_seqs needs serve" in alone
             assert "there is no such file" in await refusal(session, "inspect", file="/nowhere.pickle")
             assert "Unknown tool" in await refusal(session, "advise", pid=1, action="empty_cache")
+
+
+async def test_a_refusal_names_the_arguments_of_the_tool_and_no_flags(private_environment: Path) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"zero": 7}, "zero 7: expected 0, 1, 2, 3"),
+        ({"quantize": "nf4"}, "quantize nf4 freezes the weights; give lora"),
+        ({"optimizer": "none"}, "optimizer none does not go with model"),
+        ({"serve": True, "micro_batch": 4}, "micro_batch does not go with serve"),
+        ({"serve": True, "utilization": 7}, "utilization 7.0: expected a number from"),
+        ({"serve": True, "seq": 0}, "seq is 0; expected at least 1 token"),
+    ]
+    async with client() as session:
+        for given, words in cases:
+            said = await refusal(session, "estimate", model="llama2-7b", **given)
+            assert words in said
+            assert "--" not in said
 
 
 async def test_control_is_offered_only_where_it_is_allowed(

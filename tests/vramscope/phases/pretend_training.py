@@ -8,6 +8,7 @@ import msgspec
 
 from vramscope.engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, UpdateWriter
+from vramscope.engine.workloads.settings import PRIVACY
 
 
 def main() -> None:
@@ -34,7 +35,12 @@ def _end(writer: UpdateWriter, how: str, *, is_fake: bool) -> None:
     elif how == "waiting":
         signal.pause()
     elif how == "refused":
-        writer.send(RunUpdate(obstacle="refused", error="Opacus cannot train this model"))
+        writer.send(
+            RunUpdate(
+                obstacle="refused",
+                refusal=("Opacus cannot train this model; ", PRIVACY, " none trains without Opacus"),
+            )
+        )
     elif how == "no_package":
         writer.send(RunUpdate(obstacle="no_package", error="Opacus is not installed"))
     elif how == "host_full" and not is_fake:

@@ -123,7 +123,29 @@ def test_what_cannot_be_trained_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(UsageError) as error:
         check_training(msgspec.structs.replace(TINY, **changes), {})
-    assert words in str(error.value)
+    assert words in error.value.describe("flag")
+    assert "--" not in str(error.value).partition("`torchrun")[0], "a caller in Python has no flags"
+
+
+def test_a_caller_in_python_reads_the_fields_of_its_training() -> None:
+    for changes, words in (
+        ({"seq_length": 0}, "seq_length 0: expected"),
+        ({"warmup_steps": -1}, "warmup_steps -1: expected"),
+        ({"is_checkpointed": True, "model_size": None, "factory": "a:b"}, "is_checkpointed does not go with"),
+    ):
+        with pytest.raises(UsageError, match=f"^{words}"):
+            run_phases(msgspec.structs.replace(TINY, **changes), "simulate")
+    with pytest.raises(UsageError, match=r"^device gpu: expected cuda, cpu, simulate"):
+        run_phases(TINY, "gpu")
+
+
+def test_an_error_of_the_training_process_names_fields_in_python_and_flags_on_a_command_line(
+    pretend: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError) as error:
+        run_pretended(pretend, "refused")
+    assert str(error.value) == "Opacus cannot train this model; privacy none trains without Opacus"
+    assert error.value.describe("flag").endswith("; --dp-mode none trains without Opacus")
 
 
 def test_tensors_are_real_where_they_fit_the_host_and_fake_where_not() -> None:
@@ -144,8 +166,9 @@ def test_ranks_need_real_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("device", ["gpu", "simulate:", "simulate:much", "simulate:100MiB"])
 def test_a_device_that_does_not_exist_is_refused(device: str) -> None:
-    with pytest.raises(UsageError, match=f"--device {device}: "):
+    with pytest.raises(UsageError) as error:
         choose_device(device, TINY, environ={}, host_free_bytes=None)
+    assert error.value.describe("flag").startswith(f"--device {device}: ")
 
 
 def test_a_card_is_chosen_by_its_kind(private_environment: Path) -> None:

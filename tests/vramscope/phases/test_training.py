@@ -9,6 +9,7 @@ import pytest
 from tests.components import missing
 from tests.engine.simulation.simulated import MIB
 from tests.vramscope.phases.trained import Trained, train
+from vramscope.engine.errors import SettingError
 from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseMemory, PhaseTraining, PrivacyMode
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
 
@@ -179,16 +180,18 @@ def test_models_of_the_user(tmp_path: Path) -> None:
     )
     assert done["plain"].run.end == "finished"
     assert done["normed"].last.obstacle == "refused"
-    assert "BatchNorm cannot support training with differential privacy" in (done["normed"].last.error or "")
-    assert "--fix" in (done["normed"].last.error or "")
+    refusals = {name: SettingError(*each.last.refusal) for name, each in done.items()}
+    assert "BatchNorm cannot support training with differential privacy" in str(refusals["normed"])
+    assert "--fix" in refusals["normed"].describe("flag")
+    assert "is_fixed" in str(refusals["normed"])
     assert done["fixed"].run.end == "finished"
     assert done["fixed"].run.notes == ("ModuleValidator.fix replaced norm (BatchNorm1d by GroupNorm)",)
-    assert done["nothing"].last.error == "mine:make_nothing raised ValueError: no such checkpoint"
-    assert "make_batch returned int; expected two tensors" in (done["odd"].last.error or "")
+    assert str(refusals["nothing"]) == "mine:make_nothing raised ValueError: no such checkpoint"
+    assert "make_batch returned int; expected two tensors" in str(refusals["odd"])
     assert done["late"].run.error == "ValueError: not today"
     assert (done["late"].run.end, done["late"].run.failed_phase) == ("failed", "Forward")
     assert [it.phase for it in done["late"].run.phases] == ["Model Creation", "DP Setup"]
-    assert done["unknown"].last.error == "--factory mine:make_tea: mine has no function 'make_tea'"
+    assert str(refusals["unknown"]) == "mine:make_tea: mine has no function 'make_tea'"
     errors = done["late"].errors
     assert errors.count("Traceback") == 2
     assert "workloads" not in errors

@@ -41,7 +41,7 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
             code = error.code if isinstance(error.code, int) else 0
         sys.stdout.flush()
     except VramscopeError as error:
-        complain(str(error))
+        complain(error.describe("flag"))
         return error.exit_code if failure_code is None else failure_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

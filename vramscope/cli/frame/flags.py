@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
-from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.errors import ErrorPart, OutputFileError, Setting, SettingError, UsageError
 from vramscope.engine.settings.model import list_choices
 from vramscope.engine.units import parse_bytes, parse_duration
 
@@ -51,7 +51,9 @@ class Reading(Generic[ValueT]):
             return self._read(text)
         except UsageError as error:
             name = action.use.split()[0] if isinstance(action, OldFlag) else action.option_strings[-1]
-            raise UsageError(f"{self._flag or name} {text[: self._shown]}: {error}") from error
+            raise SettingError(
+                Setting(self._flag or name), f" {text[: self._shown]}: ", *error.args
+            ) from error
 
 
 def checked(
@@ -113,7 +115,7 @@ def whole(least: int, most: int, expected: str = "", *, shown: int | None = None
     return Reading(read, shown=shown)
 
 
-def refuse(given: Mapping[str, object], why: str) -> None:
+def refuse(given: Mapping[str, object], *why: ErrorPart) -> None:
     """Refuse flags that conflict with others.
 
     Args:
@@ -121,7 +123,7 @@ def refuse(given: Mapping[str, object], why: str) -> None:
     """
     for flag, value in given.items():
         if value is not None and value is not False and value != []:
-            raise UsageError(f"{flag} {why}")
+            raise SettingError(Setting(flag), " ", *why)
 
 
 def pick(arguments: Namespace, names: Iterable[str]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, cast
 
 from vramscope import __version__
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 
 from .flags import OldFlag, Reading, build_common_flags, build_sampling_flags, build_view_flags
 from .help import EXIT_CODES, SUMMARIES, Page, describe_all_flags, describe_overview, describe_verb
@@ -82,10 +82,10 @@ class Parser(ArgumentParser):
             raise UsageError(describe_unknown_verb(str(value), list_verbs()))
         from vramscope.engine.text import suggest
 
-        name = "/".join(action.option_strings) or action.metavar or action.dest
+        name = "/".join(action.option_strings) or str(action.metavar or action.dest)
         known = [str(choice) for choice in action.choices]
         hint = suggest(str(value), known, f"expected {', '.join(known)}")
-        raise UsageError(f"{name} {value}: {hint}")
+        raise SettingError(Setting(name), f" {value}: {hint}")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         """Print help or version; raise if it cannot be written."""

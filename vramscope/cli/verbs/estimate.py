@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import Setting, SettingError, UsageError
 
 from ..frame.flags import (
     add_figure_flag,
@@ -264,14 +264,17 @@ def check_flags(arguments: Namespace) -> None:
     if arguments.serve:
         _check_serving(arguments)
         return
-    refuse(pick(arguments, SERVE_FLAGS), "needs --serve")
+    refuse(pick(arguments, SERVE_FLAGS), "needs ", Setting("--serve"))
     known = MODEL_OPTIMIZERS if arguments.factory is None else FACTORY_OPTIMIZERS
     if arguments.factory is None:
         refuse(pick(arguments, (*FACTORY_FLAGS, "context")), "needs --factory MODULE:FUNCTION")
     if arguments.optimizer is not None and arguments.optimizer not in known:
-        way = "--factory" if arguments.factory is not None else "--model"
-        raise UsageError(
-            f"--optimizer {arguments.optimizer} does not go with {way}; expected {', '.join(known)}"
+        way = Setting("--factory" if arguments.factory is not None else "--model")
+        raise SettingError(
+            Setting("--optimizer"),
+            f" {arguments.optimizer} does not go with ",
+            way,
+            f"; expected {', '.join(known)}",
         )
 
 
@@ -279,7 +282,7 @@ def _check_serving(arguments: Namespace) -> None:
     refuse(
         pick(arguments, ("batch", "factory", *FACTORY_FLAGS)), "does not go with --serve, which needs --model"
     )
-    refuse(pick(arguments, TRAINING_FLAGS), "does not go with --serve")
+    refuse(pick(arguments, TRAINING_FLAGS), "does not go with ", Setting("--serve"))
     refuse({"--format github": arguments.format == "github"}, "does not go with --serve")
     for name, usual in (("theory", "vramscope"), ("schedule", "1f1b")):
         if getattr(arguments, name) != usual:

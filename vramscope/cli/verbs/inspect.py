@@ -134,7 +134,7 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
         InputFileError: It cannot be read, or has no moments.
         UsageError: It does not have the device, or a text is no moment of it.
     """
-    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.errors import Setting, SettingError
     from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.engine.model.memory_snapshot import MemorySnapshot
     from vramscope.engine.recording import Recording
@@ -145,9 +145,10 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
             return report_recording(recording, at, top=top, device=device)
     content = read_memory_file(path)
     if not isinstance(content, MemorySnapshot):
-        raise InputFileError(
-            f"{path}: a flight record has the moment of its error alone; --at needs a memory snapshot "
-            "with history, or a recording"
+        raise SettingError(
+            f"{path}: a flight record has the moment of its error alone; ",
+            Setting("--at"),
+            " needs a memory snapshot with history, or a recording",
         )
     return report_snapshot(content, at, top=top, device=device)
 

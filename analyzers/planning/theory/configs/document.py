@@ -168,7 +168,7 @@ def name_torchtitan_model(config: Mapping[str, object]) -> str:
     name = model.find_text("name")
     flavor = model.find_text("flavor")
     if name is None or flavor is None:
-        raise UsageError("the section [model] has no name and flavor; give them, or --model with a name")
+        raise UsageError("the section [model] has no name and flavor; give them, or name a model instead")
     return f"{name.replace('_', '.')}-{flavor}"
 
 

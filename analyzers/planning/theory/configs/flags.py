@@ -98,7 +98,7 @@ _MISSING = (
     (("minimax",), "layers of lightning attention are not modelled"),
     (("llama4",), "layers with attention in chunks, and a mixture in some of the layers, are not modelled"),
 )
-OTHER_WAY = "--factory estimates a step of your own code, of any model"
+OTHER_WAY = "`vramscope estimate --factory` estimates a step of your own code, of any model"
 
 
 def find_missing(kind: str) -> str | None:

@@ -123,7 +123,7 @@ def test_a_factory_by_name_is_traced_in_a_process_of_its_own(
     graph = trace_model_graph("mine:make", "3x4")
     assert (graph.name, graph.total_parameters) == ("Linear", 10)
     assert capfd.readouterr().out == "", "what the factory prints is not our data"
-    with pytest.raises(UsageError, match="expected MODULE:FUNCTION"):
+    with pytest.raises(UsageError, match=r"^model mine: expected MODULE:FUNCTION"):
         trace_model_graph("mine", "3x4")
 
 
