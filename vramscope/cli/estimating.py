@@ -203,7 +203,7 @@ def _translate(arguments: Namespace) -> dict[str, object]:
                 Setting("--quantize"),
                 " nf4 freezes the weights; give ",
                 Setting("--lora"),
-                ": the rank of adapters",
+                ", the rank of adapters to train",
             )
         flags[NF4] = True
     if arguments.offload is not None:

@@ -122,7 +122,7 @@ class MemoryTools:
         from vramscope.engine.files.flight_record import read_memory_file
         from vramscope.exporters.inspect.text import summarize_memory_file
 
-        from .verbs.inspect import report_moments
+        from .verbs.inspect import refuse_recording, report_moments
 
         path = _find_file(file)
         rows = max(1, min(top, 100))
@@ -131,6 +131,7 @@ class MemoryTools:
             return self._answer("inspect", report_moments(path, at_texts, top=rows, device=None))
         if second is not None:
             raise UsageError("second needs at: the first of the two moments")
+        refuse_recording(path)
         content = read_memory_file(path)
         written_s = None if isinstance(content, MemorySnapshot) else content.written_s
         return self._answer("inspect", summarize_memory_file(content, top=rows), data_s=written_s)

@@ -150,7 +150,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
         (("--model", "llama2-7b", "--dp", "-1"), "DP is -1; expected 1 or more"),
         (("--model", "llama2-7b", "--micro-batch", "0"), "a micro-batch has 0 sequences"),
         (("--batch", "absent.csv"), "absent.csv: cannot be read"),
-        (("--model", "llama2-7b", "--quantize", "nf4"), "give --lora: the rank of adapters"),
+        (("--model", "llama2-7b", "--quantize", "nf4"), "give --lora, the rank of adapters to train"),
         (("--model", "llama2-7b", "--optimizer", "none"), "--optimizer none does not go with --model"),
         (("--model", "llama2-7b", "--serve", "--lora", "8"), "--lora does not go with --serve"),
         ((), "one of the arguments --model --batch --factory is required"),

@@ -144,6 +144,13 @@ def test_a_recording_says_what_filled_its_devices(tmp_path: Path) -> None:
     assert "a recording holds no stacks" in call("inspect", path, "--at", "end").stdout
 
 
+def test_a_recording_without_a_moment_is_refused_with_the_flag_that_names_one(tmp_path: Path) -> None:
+    write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
+    outcome = call("inspect", str(tmp_path / "run.vscope"))
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert "name a moment with --at, for example peak" in outcome.stderr
+
+
 def test_kinds_that_were_measured_at_one_moment_only_are_not_compared_with_nothing(tmp_path: Path) -> None:
     """A probe reads the model once it has made a step; before, its parameters are not 0 bytes."""
     early, late = make_sample(0), make_sample(1)

@@ -93,6 +93,8 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
             inspected = await ask(session, "inspect", file=snapshot)
             assert inspected["result"]["devices"][0]["levels"]["reserved_bytes"] == 40 << 20
             moment = await ask(session, "inspect", file=snapshot, at="end", top=1)
+            whole = await refusal(session, "inspect", file=str(tmp_path / "a.vscope"))
+            assert "a recording: name a moment with at, for example peak" in whole
             assert moment["result"]["schema"] == "vramscope.moment/1"
             recording = str(tmp_path / "a.vscope")
             difference = await ask(session, "diff", a=recording, b=recording)

@@ -102,7 +102,7 @@ def run(arguments: Namespace) -> int:
     if textfile is not None:
         _write_once(folder, textfile, has_dcgm_names=arguments.dcgm_names, is_alive=is_alive)
     if not is_alive:
-        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent --prometheus`")
+        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
     if textfile is not None:
         return 0
     return _serve(folder, served, pushed, has_dcgm_names=arguments.dcgm_names, parent_fd=parent_fd)

@@ -92,6 +92,7 @@ def run(arguments: Namespace) -> int:
         _show_moments(path, arguments, settings)
         return 0
     refuse({"--and": arguments.second}, "needs --at: the first of the two moments")
+    refuse_recording(path)
     if _is_module_memory(path):
         _show_modules(path, settings, is_json=arguments.json)
     elif _is_phase_file(path):
@@ -151,6 +152,19 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
             " needs a memory snapshot with history, or a recording",
         )
     return report_snapshot(content, at, top=top, device=device)
+
+
+def refuse_recording(path: Path) -> None:
+    """Refuse a recording as a whole: it has a state at each moment."""
+    from vramscope.engine.errors import Setting, SettingError
+    from vramscope.engine.files.base.input_file import show_path
+
+    if _is_recording(path):
+        raise SettingError(
+            f"{show_path(path)}: a recording: name a moment with ",
+            Setting("--at"),
+            ", for example peak; `vramscope replay` plays it, `vramscope diff` compares it",
+        )
 
 
 def _is_recording(path: Path) -> bool:
