@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.tui.looks import shown_text
-from vramscope.engine.errors import InputFileError
+from vramscope.engine.errors import InputFileError, Setting, SettingError
 from vramscope.tui.screens.dialogs import Answer, PathPrompt
 from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.terminal.abilities import TerminalAbilities
@@ -12,6 +12,8 @@ from ..inspect.test_inspect import until
 
 
 def read(text: str) -> Path:
+    if "--" in text:
+        raise SettingError(Setting("--seq", "seq_length"), " 0: expected 1 or more")
     if text == "no-such":
         raise InputFileError("no-such: cannot be read: no such file or directory")
     return Path(text)
@@ -35,3 +37,12 @@ async def test_what_is_wrong_is_told_below_the_field_and_what_is_right_is_answer
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(answers) == 2)
     assert answers == [Answer("no-suchx", Path("no-suchx")), None]
+
+
+async def test_settings_are_named_by_the_flags_that_are_typed_there() -> None:
+    app = TerminalApp(TerminalAbilities(), driver_class=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(PathPrompt("Plan", read, text="gpt2 --seq 0"))
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: "--seq 0: expected 1 or more" in shown_text(app))
