@@ -59,7 +59,11 @@ class VramscopeError(Exception):
     exit_code: ClassVar[int] = 1
 
     def describe(self, naming: Naming) -> str:
-        """Return the text, with the settings in it by this attribute of theirs."""
+        """Return the text, with settings named as one kind of reader knows them.
+
+        Args:
+            naming: `name` for a caller in Python, as `str` does; `flag` for a command line; `word` for MCP.
+        """
         return str(self)
 
 
