@@ -271,7 +271,7 @@ class AlertList(LinePage):
 
     def _fit(self, line: Line, width: int) -> Line:
         is_ascii = self.glyphs.unmeasured.isascii()
-        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis if width > 1 else "")
+        return fit_line(line, width, is_ascii=is_ascii)
 
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)

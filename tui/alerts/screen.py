@@ -162,9 +162,8 @@ class AlertDetail(LinePage):
         if row is None or width <= 0:
             return []
         is_ascii = self.glyphs.unmeasured.isascii()
-        ellipsis = self.glyphs.ellipsis if width > 1 else ""
         return [
-            fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis)
+            fit_line(line, width, is_ascii=is_ascii)
             for section in self._list_sections(row, width - len(INDENT) - 1)
             for line in section
         ]

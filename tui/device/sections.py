@@ -347,7 +347,7 @@ def draw_phases(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
     is_ascii = glyphs.unmeasured.isascii()
     lines: list[Line] = []
     for heading, figures in rows:
-        named = fit_line([Span(f" {heading}", "muted")], cells, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
+        named = fit_line([Span(f" {heading}", "muted")], cells, is_ascii=is_ascii)
         text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures[shown])
         lines.append([*named, Span(text, "text" if lines else "muted")])
     return lines

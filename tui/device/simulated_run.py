@@ -178,5 +178,5 @@ def _draw_side(
     right = f" {span_s:.2f} s"
     rule = glyphs.rule * max(0, cells - len(left) - len(right))
     axis: Line = [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]
-    head = fit_line([Span("allocated, ", "muted"), Span(name, "strong")], cells, ellipsis=glyphs.ellipsis)
+    head = fit_line([Span("allocated, ", "muted"), Span(name, "strong")], cells)
     return [head, *rows, fit_line(axis, cells)]

@@ -115,13 +115,12 @@ class DifferencePicture(LinePage, can_focus=False):
         subject, curves = self._shown
         figure = subject.shown if self._figure is None else subject.of(self._figure)
         is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
         if figure is None:
             what = "nothing" if self._figure is None else FIGURE_WORDS[self._figure]
             lines: list[Line] = [[Span(f" {what} was not measured in both", "muted")]]
         else:
             lines = self._draw_figure(subject, curves, figure.figure, (width, height))
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
+        return [fit_line(line, width, is_ascii=is_ascii) for line in lines[:height]]
 
     def _draw_figure(
         self, subject: SubjectDifference, curves: Curves, figure: Figure, size: tuple[int, int]

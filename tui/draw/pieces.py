@@ -5,9 +5,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from .spans import Role
-
-ELLIPSIS = "…"
+from .spans import ELLIPSIS, Role
 
 
 class Piece(NamedTuple):

@@ -1,6 +1,6 @@
 """Lines as spans: text with its role; a theme gives each role its look."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
@@ -35,6 +35,10 @@ Role = Literal[
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
+# Marks where words are lost.
+ELLIPSIS = "…"
+
+
 class Span(NamedTuple):
     text: str
     role: Role = "text"
@@ -66,7 +70,7 @@ def fit_text(text: str, width: int, ellipsis: str) -> str:
         return ""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
-    return set_cell_size(text, width - 1) + ellipsis
+    return set_cell_size(text, width - cell_len(ellipsis)) + ellipsis
 
 
 def right_text(text: str, width: int, ellipsis: str) -> str:
@@ -84,17 +88,19 @@ def clean_text(text: str, *, is_ascii: bool) -> str:
     return to_ascii(text) if is_ascii else text
 
 
-def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellipsis: str = "") -> Line:
+def fit_line(line: Sequence[Span], width: int, *, is_ascii: bool = False) -> Line:
     """Return a line of exactly `width` cells: cleaned (`is_ascii`: to seven bits), padded with blanks
-    or cut.
+    or cut, which an ellipsis marks where words are lost.
     """
     fitted: Line = []
     left = width
-    for span in line:
+    for at, span in enumerate(line):
         raw, role = span
         text, taken = _measure(raw, is_ascii)
         if taken > left:
-            return fitted + _cut(text, role, left, ellipsis)
+            goes_on = any(later.text.strip() for later in line[at + 1 :])
+            ellipsis = to_ascii(ELLIPSIS) if is_ascii else ELLIPSIS
+            return _cut(fitted, text, role, left, goes_on=goes_on, ellipsis=ellipsis)
         fitted.append(span if text is raw else Span(text, role))
         left -= taken
     if left > 0:
@@ -109,10 +115,18 @@ def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
     return text, cell_len(text)
 
 
-def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
-    if width <= 0:
-        return []
-    return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]
+def _cut(fitted: Line, text: str, role: Role, left: int, *, goes_on: bool, ellipsis: str) -> Line:
+    """Return a line with what fits of the next text, and a mark where words are lost.
+
+    Where no cell is left, the mark takes the last one of the span before. In one cell there is no mark.
+    """
+    is_whole = not goes_on and cell_len(text.rstrip()) <= left
+    if is_whole or left + line_width(fitted) <= 1:
+        return [*fitted, Span(set_cell_size(text, left), role)] if left > 0 else fitted
+    if left > 0:
+        return [*fitted, Span(fit_text(text, left, ellipsis), role)]
+    *before, last = [span for span in fitted if span.text]
+    return [*before, Span(set_cell_size(last.text, cell_len(last.text) - 1) + ellipsis, last.role)]
 
 
 # Text in seven bits: a look-alike for each character that the screens draw.

@@ -206,9 +206,8 @@ class ClusterPage(LinePage):
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
         lines = describe_cluster(self._picture, self._findings, width, self.glyphs)
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
+        return [fit_line(line, width, is_ascii=is_ascii) for line in lines]
 
     def action_scroll(self, pages: float) -> None:
         step = max(1, round(abs(pages) * max(1, self.size.height - 1)))

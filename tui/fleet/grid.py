@@ -351,7 +351,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         elif not number:
             line = [Span(self._absence, "muted")]
         is_ascii = self.glyphs.name == "ascii"
-        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis)
+        return fit_line(line, width, is_ascii=is_ascii)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width

@@ -34,6 +34,12 @@ KEYS_OF_THE_VIEW = (
     *("show_device", "show_alerts", "open_tool", "pause", "record", "replay", "go_to", "step_node"),
 )
 
+# Keys that join the key line in a wide pane, after those that are always named; the most used first.
+NAMED_WITH_ROOM = (
+    *("process-attach", "process-columns", "process-tree", "process-environment", "app-record"),
+    *("view-export", "process-advise", "view-theme"),
+)
+
 # Verbs of movements, which the palette leaves out.
 MOVEMENTS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
 

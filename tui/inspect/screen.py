@@ -167,8 +167,7 @@ class InspectPicture(LinePage, can_focus=False):
             lines += self._draw_history(device, width, min(MOST_HISTORY_ROWS, left - len(drawn_map)))
         lines += drawn_map
         is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
+        return [fit_line(line, width, is_ascii=is_ascii) for line in lines[:height]]
 
     def _draw_advice(self, width: int, rows: int) -> list[Line]:
         """Return as many sentences as history and map leave rows for."""

@@ -1,7 +1,6 @@
 """Questions before a process is attached to, or let go."""
 
 from collections.abc import Sequence
-from textwrap import shorten
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -11,13 +10,9 @@ from textual.widgets import Label
 from ...engine.model import ProcessReading
 from ..frame import keys
 from ..screens.dialogs import ChoiceScreen
-from .process_rows import drop_program_folder
+from .process_rows import LISTED_COMMAND_CELLS, shorten_command
 
-# Characters of a command line that are shown: of one process, of each of several.
-MAX_COMMAND = 300
-MAX_COMMAND_OF_SEVERAL = 60
 MOST_LISTED = 8
-NO_COMMAND = "—"
 ALL = "all"
 
 
@@ -67,10 +62,7 @@ def choose_process(processes: Sequence[ProcessReading], node: str) -> ChoiceScre
 
 
 def _name_in_list(process: ProcessReading) -> str:
-    command = process.command or NO_COMMAND
-    if len(command) > MAX_COMMAND_OF_SEVERAL:
-        command = drop_program_folder(command)
-    return f"{process.pid:>8} {shorten(command, MAX_COMMAND_OF_SEVERAL, placeholder=' …')}"
+    return f"{process.pid:>8} {shorten_command(process.command, LISTED_COMMAND_CELLS)}"
 
 
 def ask_to_attach_to_several(processes: Sequence[ProcessReading], node: str = "") -> AttachQuestion:
@@ -88,5 +80,4 @@ def ask_to_attach_to_several(processes: Sequence[ProcessReading], node: str = ""
 
 
 def _describe(process: ProcessReading) -> str:
-    command = shorten(process.command or NO_COMMAND, MAX_COMMAND, placeholder=" …")
-    return f"user     {process.user or '—'}\ncommand  {command}"
+    return f"user     {process.user or '—'}\ncommand  {shorten_command(process.command)}"

@@ -321,6 +321,8 @@ LABEL_STEPS_S = (
 # Cells of a label with what is left of the rule before it, at least.
 LABEL_CELLS = 14
 DAY_S = 86400
+# Names of charts in little room.
+BRIEF_NAMES = {"utilisation": "util"}
 
 
 def draw_axis(
@@ -337,8 +339,8 @@ def draw_axis(
     shown = fit.find_newest(span) + 1 if span.is_live else fit.buckets
     left = f"-{span_text(shown * fit.bucket_s)} "
     right = f" {span.moment or 'now'}"
-    if name and len(name) + 1 + len(left) + len(right) < cells:
-        left = f"{name} {left}"
+    if name:
+        left, right = _put_name(name, left, right, cells)
     if len(left) + len(right) > cells:
         right = ""
     end = min(cells, max(ceil(fit.find_column(shown) / 2), len(left) + len(right)))
@@ -351,6 +353,18 @@ def draw_axis(
         Span(right, "muted"),
         *([Span(" " * (cells - end))] if end < cells else []),
     ]
+
+
+def _put_name(name: str, left: str, right: str, cells: int) -> tuple[str, str]:
+    """Return the ends of an axis with what its graph shows, which is the last word that is left out."""
+    brief = BRIEF_NAMES.get(name, name)
+    forms = [
+        (f"{name} {left}", right),
+        (f"{brief} {left}", right),
+        (f"{brief} {left}", ""),
+        (f"{brief} ", right),
+    ]
+    return next((it for it in forms if sum(map(len, it)) < cells), (brief[:cells], ""))
 
 
 def _label(length: int, start: int, cells: int, fit: Fit, span: TimeSpan, glyphs: Glyphs) -> Line:

@@ -299,7 +299,7 @@ def draw_surround(
             free = room - line_width(first) - line_width(hardware)
             first = [*first, Span(" " * free), *hardware]
     details = _details(view, widths, room, rows - 2, glyphs, has_hardware=not has_hardware_above)
-    return [fit_line(line, room, ellipsis=glyphs.ellipsis) for line in (first, *details)]
+    return [fit_line(line, room) for line in (first, *details)]
 
 
 def without_memory(view: DeviceView) -> DeviceView:
@@ -324,7 +324,7 @@ def draw_memory(view: DeviceView, widths: SharedWidths, width: int, rows: int, *
     """Return the second line of a device in a panel."""
     room = facts_width(width, rows, widths)
     draw = _memory_and_facts if rows == 2 else _memory
-    return fit_line(draw(view, widths, room, glyphs), room, ellipsis=glyphs.ellipsis)
+    return fit_line(draw(view, widths, room, glyphs), room)
 
 
 def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
@@ -345,7 +345,7 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
     if is_tight and view.comparison is not None:
         told = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
         left += [fields.GAP, *told] if told else []
-    return [*fit_line(left, room - taken, ellipsis=glyphs.ellipsis), Span(" "), *metrics] if metrics else left
+    return [*fit_line(left, room - taken), Span(" "), *metrics] if metrics else left
 
 
 def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
@@ -362,7 +362,7 @@ def _memory_and_facts(view: DeviceView, widths: SharedWidths, room: int, glyphs:
     if not widths.has_ranks or cells < LEAST_FACT_CELLS:
         return _memory(view, widths, room, glyphs)
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs, is_brief=cells < BRIEF_BELOW), cells)
-    left = fit_line(_memory(view, widths, room - cells - 3, glyphs), room - cells - 3, ellipsis="")
+    left = fit_line(_memory(view, widths, room - cells - 3, glyphs), room - cells - 3)
     return [*left, Span("   "), *found]
 
 
@@ -424,7 +424,7 @@ def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Gl
     left += fields.risk_or_state(view, glyphs, is_long=True, room=room - line_width(left))
     if not metrics or room < line_width(left[:-1]):
         return left
-    return [*fit_line(left, room, ellipsis=glyphs.ellipsis), Span("  "), *metrics, Span(" ")]
+    return [*fit_line(left, room), Span("  "), *metrics, Span(" ")]
 
 
 def memory_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
@@ -454,7 +454,8 @@ def _name_level(view: DeviceView, number: int, rows: int, glyphs: Glyphs, *, is_
             return " 100 %"
         return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
     if number == rows - 1:
-        return " 0"
+        # Where the axis does not name the graph, its scale does.
+        return " 0 util" if is_utilization else " 0"
     if rows >= 7 and number == rows // 2 and rows % 2:
         if is_utilization:
             return " 50"

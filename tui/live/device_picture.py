@@ -398,7 +398,6 @@ class DevicePicture:
             line,
             width,
             is_ascii=self._glyphs.unmeasured.isascii(),
-            ellipsis=self._glyphs.ellipsis if width > 1 else "",
         )
 
     def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:

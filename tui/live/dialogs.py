@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from textwrap import shorten
 
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
@@ -21,7 +20,16 @@ from .process_environment import (
     read_environment,
     refuse_environment,
 )
-from .process_rows import COLUMN_NAMES, COLUMNS, SORTABLE, ProcessRow, SortOrder, column_word
+from .process_rows import (
+    COLUMN_NAMES,
+    COLUMNS,
+    LISTED_COMMAND_CELLS,
+    SORTABLE,
+    ProcessRow,
+    SortOrder,
+    column_word,
+    shorten_command,
+)
 from .process_signals import SIGNALS, ProcessHandle, SignalPolicy, SignalRefused, refuse_by_policy
 
 
@@ -56,10 +64,6 @@ class SortScreen(ModalScreen[SortOrder | None]):
         name = SORTABLE[event.option_index]
         is_same = name == self._order.column
         self.dismiss(SortOrder(name, not self._order.is_inverted if is_same else False))
-
-
-# Characters of a command line that are shown.
-MAX_COMMAND = 300
 
 
 class ColumnsScreen(ModalScreen[None]):
@@ -126,9 +130,6 @@ class ColumnsScreen(ModalScreen[None]):
         self.query_one(MarkedList).rename(dict(self._list_lines()))
 
 
-# Characters of a command line that are shown, and those of one of several.
-MAX_COMMAND = 300
-SHORT_COMMAND = 48
 # Processes that a question lists.
 MOST_LISTED = 8
 
@@ -164,7 +165,7 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
 
     def _list_processes(self) -> Iterator[str]:
         for row in self._rows[:MOST_LISTED]:
-            command = shorten(row.command, SHORT_COMMAND, placeholder=" …")
+            command = shorten_command(row.command, LISTED_COMMAND_CELLS - 12)
             yield f"{row.process.pid:>8}  {row.process.user or '—':<8}  {command}"
         left = len(self._rows) - MOST_LISTED
         if left > 0:
@@ -195,8 +196,7 @@ def describe_process(row: ProcessRow) -> str:
         f"user     {process.user or '—'}\n"
         f"device   {row.device.label}  {row.device.name or ''}\n"
         f"memory   {memory}\n"
-        f"command  {shorten(row.command, MAX_COMMAND, placeholder=' …')}"
-        + (f"\nnote     {row.note}" if row.note else "")
+        f"command  {shorten_command(row.command)}" + (f"\nnote     {row.note}" if row.note else "")
     )
 
 

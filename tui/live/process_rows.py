@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
+from rich.cells import cell_len
+
+from ...analyzers.sentence import cut_words
 from ...engine.model import DeviceSample, ProcessKind, ProcessReading, RankSample
 from ...engine.settings import SortColumn
 from ...engine.units import format_bytes, share_percent
 from ...exporters.text import show_number
-from ..draw.spans import shorten_middle
+from ..draw.spans import ELLIPSIS, shorten_middle
 from ..widgets.device_view import name_coordinates, spell_label
 
 # How much of a pod's UID is shown.
@@ -149,6 +152,37 @@ def drop_program_folder(command: str) -> str:
     """
     program, gap, arguments = command.partition(" ")
     return program.rpartition("/")[2] + gap + arguments if arguments else command
+
+
+# Cells of a command line in a question about its process, and in a list of several.
+COMMAND_CELLS = 120
+LISTED_COMMAND_CELLS = 60
+
+
+def shorten_command(command: str | None, cells: int = COMMAND_CELLS) -> str:
+    """Return a command line in so many cells: its program and script first, its middle cut; `—` for none.
+
+    The folder of the program goes first, then that of the script, then arguments in the middle.
+    """
+    text = " ".join((command or "—").split())
+    if cell_len(text) <= cells:
+        return text
+    text = drop_program_folder(text)
+    words = text.split(" ")
+    # What an interpreter runs is its first argument that is no option.
+    script = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 0)
+    if cell_len(text) > cells and "/" in words[script]:
+        words[script] = f"{ELLIPSIS}/{words[script].rpartition('/')[2]}"
+        text = " ".join(words)
+    if cell_len(text) <= cells:
+        return text
+    tail = ""
+    for word in reversed(words[script + 1 :]):
+        if cell_len(f"{word} {tail}") > cells // 3:
+            break
+        tail = f" {word}{tail}"
+    head = cut_words(text, cells - cell_len(tail) - 1).removesuffix(ELLIPSIS)
+    return f"{head} {ELLIPSIS}{tail}"
 
 
 def _optional(value: float | str | None) -> SortKey | None:

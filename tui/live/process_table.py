@@ -18,7 +18,7 @@ from ...engine.model import DeviceSample, ProcessReading, RankSample
 from ...engine.settings import SortColumn
 from ..draw.columns import fit_columns
 from ..draw.numbers import count_text
-from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text
+from ..draw.spans import ELLIPSIS, Role, Span, fit_line, fit_text, line_width, right_text
 from ..frame import keys
 from ..frame.theme import find_looks, to_strip
 from ..widgets.device_view import MODELLED
@@ -42,7 +42,6 @@ from .process_rows import (
 )
 
 SIDE_SCROLL_CELLS = 8
-ELLIPSIS = "…"
 MARK = "✓"
 # Where one of these is shown, the command need not name the container before it.
 OWNER_COLUMNS: frozenset[SortColumn] = frozenset({"pod", "container"})

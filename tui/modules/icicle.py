@@ -45,7 +45,7 @@ class BreakdownTable(LinePage, can_focus=False):
             total = sum(size_of(part, self._basis) for part in left)
             lines[-1] = [Span(f" and {len(left)} more: {format_bytes(total)} {self._basis}", "muted")]
         is_ascii = self.glyphs.name == "ascii"
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=self.glyphs.ellipsis) for line in lines]
+        return [fit_line(line, width, is_ascii=is_ascii) for line in lines]
 
     def _draw_part(self, part: BreakdownNode, whole: BreakdownNode, cells: int) -> Line:
         share = share_percent(size_of(part, self._basis), size_of(whole, self._basis))

@@ -201,7 +201,7 @@ class PlanStages(RowTable[int]):
             return []
         if not self.rows:
             line: Line = [Span(f" {view.candidate.reason or 'no stages'}", "muted")]
-            return [fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)]
+            return [fit_line(line, width, is_ascii=glyphs.name == "ascii")]
         labels = self._list_labels(view, width)
         room = width - 1 - len(labels[0])
         if view.other is not None:
@@ -213,7 +213,6 @@ class PlanStages(RowTable[int]):
                 [*self._draw_label(number, labels[number]), *line],
                 width,
                 is_ascii=glyphs.name == "ascii",
-                ellipsis=glyphs.ellipsis,
             )
             for number, line in enumerate(drawn)
         ]
@@ -346,10 +345,7 @@ class PlanFacts(LinePage, can_focus=False):
             return []
         lines = [self._compare(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
         is_ascii = glyphs.name == "ascii"
-        return [
-            fit_line([Span(" "), *line], width, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
-            for line in lines[:height]
-        ]
+        return [fit_line([Span(" "), *line], width, is_ascii=is_ascii) for line in lines[:height]]
 
     def _compare(self, candidate: Candidate) -> Line:
         name = Span(candidate.name, "strong")

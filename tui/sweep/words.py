@@ -197,9 +197,8 @@ class SweepFacts(LinePage, can_focus=False):
         if not self._sweeps or width < 4:
             return []
         is_ascii = self.glyphs.name == "ascii"
-        ellipsis = self.glyphs.ellipsis
         if len(self._sweeps) == 1:
             lines = describe_all(self._sweeps[0], self._cells[0], width, self.glyphs)
         else:
             lines = describe_pair(self._sweeps, self._cells, width, self.glyphs)
-        return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
+        return [fit_line(line, width, is_ascii=is_ascii) for line in lines]

@@ -60,7 +60,7 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
 
     def fit(self, line: Line, width: int) -> Line:
         glyphs = self.glyphs
-        return fit_line(line, width, is_ascii=glyphs.name == "ascii", ellipsis=glyphs.ellipsis)
+        return fit_line(line, width, is_ascii=glyphs.name == "ascii")
 
     def render_line(self, y: int) -> Strip:
         return self._list_strips([y])[0]

@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from ..draw.pieces import Piece, Pieces, fill_line, measure_pieces
 from ..draw.spans import Role
-from ..frame.keys import GROUP_TITLES
+from ..frame.keys import GROUP_TITLES, NAMED_WITH_ROOM
 from ..frame.theme import find_look
 from ..terminal.strip_caches import KeptLinesCache
 from .line_page import MarkingWidget
@@ -94,10 +94,12 @@ class OneLine(MarkingWidget):
 
 # Bindings that stay when room is short.
 ALWAYS = ("app-help", "app-quit")
+# Width from which more keys are named than those that ask for it.
+MORE_FROM_CELLS = 120
 
 
 class KeyLine(OneLine):
-    """Shows every binding that asks to be shown, as far as there is room."""
+    """Shows every binding that asks to be shown, as far as there is room, and in a wide pane further ones."""
 
     _hidden: tuple[str, ...] = ()
     _names: Mapping[str, str] = MappingProxyType({})
@@ -129,13 +131,24 @@ class KeyLine(OneLine):
             if binding.action.split("(")[0] not in self._hidden
         ]
         right = [piece for binding in shown if binding.id in ALWAYS for piece in self._draw(binding)]
+        width = self.content_size.width
         left: list[Piece] = []
-        for binding in shown:
+        for binding in (*shown, *(self._list_further() if width >= MORE_FROM_CELLS else ())):
             pieces = [] if binding.id in ALWAYS else self._draw(binding)
-            if measure_pieces([*left, *pieces, *right]) >= self.content_size.width:
+            if measure_pieces([*left, *pieces, *right]) >= width:
                 break
             left += pieces
         self.set_pieces(left, right)
+
+    def _list_further(self) -> list[Binding]:
+        """Return the bindings that are named where there is room, the most used first."""
+        found = {
+            active.binding.id: active.binding
+            for active in self.screen.active_bindings.values()
+            if active.enabled and active.binding.id in NAMED_WITH_ROOM and not active.binding.show
+        }
+        wanted = [found[id] for id in NAMED_WITH_ROOM if id in found]
+        return [it for it in wanted if it.action.split("(")[0] not in self._hidden]
 
     def _draw(self, binding: Binding) -> list[Piece]:
         key = self.app.get_key_display(binding)

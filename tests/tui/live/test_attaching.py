@@ -24,6 +24,7 @@ from vramscope.tui.live.attach_questions import AttachQuestion
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.dialogs import ChoiceScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
+from vramscope.tui.widgets.one_line import KeyLine
 
 SIZE = (150, 40)
 PIDS = (51001, 51002)
@@ -301,3 +302,24 @@ async def test_own_processes_are_attached_to_without_a_question_if_that_is_set(
         feed.hand_over(without_reports(started_s=7.0))
         await pilot.pause()
         assert len(feed.attached) == 2
+
+
+async def test_a_wide_pane_names_further_keys_in_the_order_of_their_use() -> None:
+    app = make_app(AttachingFakeFeed(without_reports()))
+    async with app.run_test(size=(200, 50)) as pilot:
+        await pilot.pause()
+        assert "K signal  a attach  c columns  t tree" in app.live.query_one(KeyLine).text
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        narrow = app.live.query_one(KeyLine).text
+        assert "attach" not in narrow
+        assert "columns" not in narrow
+
+
+async def test_a_key_that_does_nothing_here_is_not_named() -> None:
+    app = make_app(FakeFeed(without_reports()))
+    async with app.run_test(size=(200, 50)) as pilot:
+        await pilot.pause()
+        text = app.live.query_one(KeyLine).text
+        assert "c columns" in text
+        assert "attach" not in text

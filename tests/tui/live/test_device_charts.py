@@ -256,3 +256,29 @@ async def test_the_key_is_offered_only_where_utilisation_is_known() -> None:
         await pilot.pause()
         await pilot.pause()
         assert "u charts" not in shown_text(app)
+
+
+@pytest.mark.parametrize(("width", "height", "count"), [(80, 14, 3), (80, 15, 4), (60, 12, 2), (80, 20, 2)])
+def test_a_narrow_pane_names_its_charts_too(width: int, height: int, count: int) -> None:
+    lines = _draw([gpu(index) for index in range(count)], width, height, choice="utilization")
+    assert lines[-1].strip().startswith("util")
+    if "100 %" in "".join(lines):
+        assert any(line.rstrip().endswith(" 0 util") for line in lines), (
+            "the scale says it where there is one"
+        )
+
+
+def test_two_charts_below_each_other_are_named_by_their_scales() -> None:
+    lines = _draw([gpu(0)], 80, 22, choice="both")
+    assert [line.split()[-1] for line in lines if line.rstrip().endswith((" 0", " 0 util"))] == ["0", "util"]
+
+
+def test_the_name_is_the_last_word_of_an_axis_to_go() -> None:
+    fit = fit_history(TimeSpan(START_S, 600.0, 1.0, is_live=True), 400, 60.0)
+    span = TimeSpan(START_S, 600.0, 1.0, is_live=True)
+    axes = [line_text(draw_axis(cells, fit, span, UNICODE, "utilisation")) for cells in (60, 16, 12, 4)]
+    assert axes[0].startswith("utilisation -61 s ─")
+    assert axes[1].startswith("util -61 s ")
+    assert axes[1].rstrip().endswith("now")
+    assert axes[2].startswith("util -61 s")
+    assert axes[3] == "util"
