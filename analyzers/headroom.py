@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..engine.model import Assessment, Finding, HeadroomEstimate, Sample, StepReading
+from ..engine.units import format_share
 from .findings.lifecycle import is_visible
 from .findings.subjects import Subject, SubjectKey, subjects_of
 from .floors.rate import find_slope, median_of_sorted
@@ -433,7 +434,7 @@ def _refuse_sizes(sizes: list[float]) -> str | None:
         count = "one size" if len(sizes) == 1 else f"{len(sizes) or 'no'} sizes"
         return f"{count} of steps seen; at least {LEAST_SIZES} are needed"
     if sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
-        return f"the sizes seen differ by less than {LEAST_RANGE:.0%}"
+        return f"the sizes seen differ by less than {format_share(LEAST_RANGE)}"
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.model import Finding, HostSample, Sample, Severity
-from ..engine.units import format_age, format_bytes
+from ..engine.units import format_age, format_bytes, format_share
 from .findings.evidence import EvidenceKey
 from .findings.lifecycle import NodeClocks, OpenFinding, Passage, begin_finding, restate
 
@@ -51,8 +51,9 @@ _STALL = EvidenceKey("stalled", "%")
 _SWAP_IN = EvidenceKey("from swap", "bytes/s")
 _METHOD = (
     f"Available memory (MemAvailable) fell steadily over {WINDOW_S:.0f} s and would be used up within "
-    f"{AHEAD_S:.0f} s; or less than {SCARCE_SHARE:.0%} is available and the node waits for memory: all "
-    f"processes for {STALL_PERCENT:.0f} % of the time, or {SWAP_IN_BYTES_PER_S / 1e6:.0f} MB/s come from swap"
+    f"{AHEAD_S:.0f} s; or less than {format_share(SCARCE_SHARE)} is available and the node waits for memory: "
+    f"all processes for {STALL_PERCENT:.0f} % of the time, or {SWAP_IN_BYTES_PER_S / 1e6:.0f} MB/s come "
+    "from swap"
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.model import DeviceSample, Finding, MemoryReading, Sample, Severity
-from ..engine.units import MIB, format_bytes, format_gib
+from ..engine.units import MIB, format_bytes, format_gib, format_share
 from .findings.evidence import CAPACITY, LIVE, EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
@@ -159,7 +159,9 @@ class PressureTrack(DeviceTrack):
                 return self.close(time_s, "a server of models fills the device on purpose")
             if _is_filled_on_purpose(sample, device):
                 return self.close(time_s, "JAX preallocates the device on purpose")
-            return self.close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
+            return self.close(
+                time_s, f"device used stayed below {format_share(RELIEVED_SHARE)} of the capacity"
+            )
         return self._update(sample, device)
 
     def _update(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
@@ -254,7 +256,7 @@ def _explain_method(device: DeviceSample) -> str:
     is_host = device.kind in ("unified", "cpu")
     subject = "Host memory in use" if is_host else "Device used, the most within each tick,"
     return (
-        f"{subject} was at {FULL_SHARE:.0%} of the capacity or more, or less than "
+        f"{subject} was at {format_share(FULL_SHARE)} of the capacity or more, or less than "
         f"{format_bytes(SCARCE_FREE_BYTES)} was free, in every sample of {DWELL_S:.0f} s"
     )
 

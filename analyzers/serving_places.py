@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..engine.model import DeviceSample, EngineReading, Sample, ServerDevice, ServerSample
 from ..engine.model.serving import RankStart
+from ..engine.units import format_share
 from ..engine.unmeasured import sum_all
 
 # The finding about a server's pool, which the verdict says even where it is mild: it is what runs out there.
@@ -88,9 +89,9 @@ def describe_serving(sample: Sample, device: DeviceSample) -> tuple[str, ...]:
     more = "" if len(found) == 1 else f" and {len(found) - 1} more"
     if server.state != "ok" or engine is None or engine.used_share is None:
         return (f"{kind}{more} {'serves' if server.state == 'ok' else server.state}", kind)
-    use = f"{kind}{more} uses {engine.used_share:.0%} of its KV pool"
+    use = f"{kind}{more} uses {format_share(engine.used_share)} of its KV pool"
     queue = "" if engine.waiting is None else f", {engine.waiting:,} waiting"
-    return (f"{use}{queue}", use, f"KV {engine.used_share:.0%}")
+    return (f"{use}{queue}", use, f"KV {format_share(engine.used_share)}")
 
 
 def _is_like(one: RankStart, other: RankStart) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ..engine.model import AllocatorReading, DeviceSample, Finding, Sample
-from ..engine.units import format_age, format_bytes
+from ..engine.units import format_age, format_bytes, format_share
 from .findings.evidence import CAPACITY, EvidenceKey
 from .findings.lifecycle import Crossing, NodeClocks, OpenFinding, Passage, begin_finding, find_gap_s, restate
 from .findings.subjects import name_device
@@ -31,7 +31,7 @@ _IDLE = EvidenceKey("idle for", "s")
 _OF_THE_HOST = ("unified", "cpu")
 _METHOD = (
     f"Utilisation (NVML's share of time in which a kernel ran) was 0 % in every sample of {IDLE_S / 60:.0f} "
-    f"minutes, and at least {HELD_SHARE:.0%} of the capacity was used in each"
+    f"minutes, and at least {format_share(HELD_SHARE)} of the capacity was used in each"
 )
 _ADVICE = (
     "The processes on the device use memory and compute nothing: end forgotten ones, or call "

@@ -69,6 +69,11 @@ def share_percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else 100.0 * part / whole
 
 
+def format_share(share: float | None, places: int = 0) -> str:
+    """A share of one in percent (`75 %`), or `—` if unmeasured."""
+    return "—" if share is None else f"{100 * share:.{places}f} %"
+
+
 def format_age(age_s: float) -> str:
     """A time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
     seconds = int(age_s)

@@ -11,7 +11,7 @@ from ..analyzers.sentence import count, cut_words
 from ..engine.files.device_profile import DeviceProfile, LiveBuffers
 from ..engine.model.memory_snapshot import Frame
 from ..engine.text import make_printable
-from ..engine.units import format_bytes
+from ..engine.units import format_bytes, format_share
 from .stack_text import render_frames
 from .text import wrap
 
@@ -131,7 +131,8 @@ def _describe(device: ProfiledDevice, width: int) -> Iterator[str]:
     for line in device.lines if device.size_bytes else ():
         name = "no stack recorded" if line.headline is None else make_printable(line.headline.name)
         yield cut_words(
-            f"  {format_bytes(line.size_bytes)}  {line.share:.1%}  {count(line.count, 'piece')}  {name}",
+            f"  {format_bytes(line.size_bytes)}  {format_share(line.share, 1)}  "
+            f"{count(line.count, 'piece')}  {name}",
             width,
         )
         yield from render_frames(line.frames, width, line.headline)

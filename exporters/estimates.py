@@ -12,7 +12,7 @@ from ..analyzers.planning.theory.calibration import Calibration
 from ..analyzers.planning.theory.configs import TrainingRun
 from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
 from ..analyzers.sentence import count, count_cells
-from ..engine.units import GIB, format_bytes, format_gib
+from ..engine.units import GIB, format_bytes, format_gib, format_share
 from .annotations import MOST_SHOWN, Annotation, Level
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
 from .text import UNKNOWN, format_range, format_rows, wrap
@@ -188,7 +188,7 @@ def _describe_verdict(report: EstimateReport) -> str:
     if report.does_fit is None:
         return f"{text}: cannot be said whether it fits into {capacity}, since not everything is counted."
     if report.peak_bytes <= report.capacity_bytes:
-        return f"{text}: more than {FIT_SHARE:.0%} of {capacity}; too close to be sure."
+        return f"{text}: more than {format_share(FIT_SHARE)} of {capacity}; too close to be sure."
     return f"{text}: does not fit into {capacity}."
 
 
@@ -274,7 +274,8 @@ def _list_parts(stage: StageReport) -> list[list[str]]:
     rows = [(part.name, part.size_bytes, part.group) for part in large]
     rows += [("smaller parts", rest, "")] if rest else []
     return [
-        [name, format_bytes(size), f"{size / moment.total_bytes:.1%}", group] for name, size, group in rows
+        [name, format_bytes(size), format_share(size / moment.total_bytes, 1), group]
+        for name, size, group in rows
     ]
 
 
@@ -374,7 +375,7 @@ def _describe_method(estimate: StepEstimate) -> Iterator[str]:
 
 
 def _compare(predicted: int, traced: int) -> str:
-    return "exact" if predicted == traced else f"{(predicted - traced) / traced:+.1%}"
+    return "exact" if predicted == traced else f"{100 * (predicted - traced) / traced:+.1f} %"
 
 
 def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
@@ -425,7 +426,7 @@ def _list_shares(title: str, shares: Sequence[Share], estimate: StepEstimate) ->
     rows += [("smaller ones", rest)] if rest else []
     return [
         [title, "bytes", "share"],
-        *([name, format_bytes(size), f"{size / total:.1%}"] for name, size in rows),
+        *([name, format_bytes(size), format_share(size / total, 1)] for name, size in rows),
     ]
 
 
@@ -433,8 +434,8 @@ def _list_lines(estimate: StepEstimate, width: int) -> Iterator[str]:
     for share in estimate.stacks[:MOST_ROWS]:
         if share.size_bytes < _LEAST_SHARE * estimate.live_peak_bytes:
             return
-        part = f"{share.size_bytes / estimate.live_peak_bytes:.1%}"
-        line = f"  {format_bytes(share.size_bytes):>8}  {part:>6}"
+        part = format_share(share.size_bytes / estimate.live_peak_bytes, 1)
+        line = f"  {format_bytes(share.size_bytes):>8}  {part:>7}"
         for file, number, name in share.frames:
             place = f"  {PurePath(file).name}:{number} {name}"
             if count_cells(line + place) > width:
@@ -474,7 +475,7 @@ def annotate_step(estimate: StepEstimate) -> Iterator[Annotation]:
         if share.size_bytes < _LEAST_NOTICED * estimate.live_peak_bytes:
             return
         file, number, name = share.frames[0]
-        part = f"{share.size_bytes / estimate.live_peak_bytes:.0%}"
+        part = format_share(share.size_bytes / estimate.live_peak_bytes)
         yield Annotation(
             "notice",
             f"{format_bytes(share.size_bytes)} at the peak, estimated",

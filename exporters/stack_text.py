@@ -7,7 +7,7 @@ from ..analyzers.sentence import count, count_cells, cut_words
 from ..analyzers.snapshot_summary import StackGroup
 from ..engine.model.memory_snapshot import Frame
 from ..engine.text import make_printable
-from ..engine.units import format_bytes
+from ..engine.units import format_bytes, format_share
 
 MOST_FRAMES = 12
 """Frames of one stack; the outermost of a longer one are left out and counted."""
@@ -16,7 +16,8 @@ MOST_FRAMES = 12
 def render_stacks(groups: Sequence[StackGroup], width: int, *, is_brief: bool = False) -> Iterator[str]:
     """Yield the lines of some groups, none wider than `width` cells; only their headlines if `is_brief`."""
     for group in groups:
-        figures = f"  {format_bytes(group.size_bytes)}  {group.share:.1%}  {count(group.count, 'block')}"
+        figures = f"  {format_bytes(group.size_bytes)}  {format_share(group.share, 1)}"
+        figures += f"  {count(group.count, 'block')}"
         if group.headline is None:
             yield cut_words(f"{figures}  (no stack recorded)", width)
             continue

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...engine.model import SEVERITIES, Evidence, Severity
-from ...engine.units import format_age, format_bytes
+from ...engine.units import format_age, format_bytes, format_share
 from ..balance import BOTTLENECK_FACTOR
 from ..findings.evidence import JOB, TIME_LEFT
 from ..risk import LEVELS
@@ -227,8 +227,8 @@ def state_imbalance(job: JobState, picture: ClusterPicture) -> Statement:
     share = next((it.mean_share for it in picture.nodes if it.node == node), None)
     others = [it.mean_share for it in picture.nodes if it.node in job.nodes and it.node != node]
     known = [it for it in others if it is not None]
-    elsewhere = f", those of its other nodes at most {max(known):.0%} full" if known else ""
-    full = "" if share is None else f": its devices are {share:.0%} full on average{elsewhere}"
+    elsewhere = f", those of its other nodes at most {format_share(max(known))} full" if known else ""
+    full = "" if share is None else f": its devices are {format_share(share)} full on average{elsewhere}"
     return Statement(
         kind=CLUSTER_IMBALANCE,
         about=job.key,

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from ...engine.model import DeviceSample, EngineReading, ServerDevice, ServerKind, ServerSample
 from ...engine.model.serving import RankStart
-from ...engine.units import GIB, MIB, format_bytes
+from ...engine.units import GIB, MIB, format_bytes, format_share
 from ..serving_places import find_rank_plan
 
 Setting = Literal["share", "sequences", "longest", "pool"]
@@ -91,8 +91,8 @@ def _limit_sequences(server: ServerSample, engine: EngineReading) -> Iterator[st
         return
     now = "" if server.most_sequences is None else f" (now {server.most_sequences:,})"
     yield (
-        f"{flag} {most:,}{now} keeps sequences of their present length within {COMFORTABLE_SHARE:.0%} of the "
-        "pool: others wait instead of being computed twice"
+        f"{flag} {most:,}{now} keeps sequences of their present length within "
+        f"{format_share(COMFORTABLE_SHARE)} of the pool: others wait instead of being computed twice"
     )
 
 

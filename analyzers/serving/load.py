@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...engine.model import EngineReading, ServerSample
+from ...engine.units import format_share
 from ...engine.unmeasured import sum_all
 from ..sentence import Sentence, count
 from .arrivals import LARGE_SHARE
@@ -97,9 +98,9 @@ def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
         yield (f"{load.waiting:,} waiting", f"{load.waiting:,} wait")
     if load.used_share is not None:
         tokens = "" if load.pool_tokens is None else f" of {load.pool_tokens:,} tokens"
-        yield (f"KV {load.used_share:.0%}{tokens}", f"KV {load.used_share:.0%}")
+        yield (f"KV {format_share(load.used_share)}{tokens}", f"KV {format_share(load.used_share)}")
     if load.cached_share is not None:
-        yield (f"{load.cached_share:.0%} cached", "")
+        yield (f"{format_share(load.cached_share)} cached", "")
     if load.preemptions:
         yield (
             f"{count(load.preemptions, 'preemption')} since its start",
@@ -112,7 +113,7 @@ def _describe_load(server: ServerSample) -> Iterator[tuple[str, ...]]:
         fills = f"about {count(load.few, 'sequence')} {'fills' if load.few == 1 else 'fill'} the pool"
         yield (f"{fills}: a warning may come late or not at all", fills, "")
     if load.hit_share is not None:
-        yield (f"prefix hits {load.hit_share:.0%}", "")
+        yield (f"prefix hits {format_share(load.hit_share)}", "")
     if server.unmeasured is not None and server.resident_bytes is None and server.state != "starting":
         yield (f"memory unmeasured: {server.unmeasured}", "memory unmeasured", "")
     if server.url is not None:

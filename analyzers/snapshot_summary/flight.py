@@ -16,7 +16,7 @@ from ...engine.model.memory_snapshot import (
     Frame,
 )
 from ...engine.model.sample import FREE
-from ...engine.units import GIB, MIB, format_bytes
+from ...engine.units import GIB, MIB, format_bytes, format_share
 from ..allocator_model.settings import (
     SMALL_LIMIT_BYTES,
     AllocatorSettings,
@@ -162,7 +162,7 @@ def _word_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
         if group.headline is not None:
             place = f"{group.headline.name} at {group.headline.filename}:{group.headline.line}"
             size = format_bytes(group.size_bytes)
-            yield f"{group.share:.0%} of the allocated bytes ({size}) come from {place}"
+            yield f"{format_share(group.share)} of the allocated bytes ({size}) come from {place}"
 
 
 def _word_peaks(peaks: FloorTrend | None, floors: FloorTrend) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
-from ...engine.units import MIB, format_bytes
+from ...engine.units import MIB, format_bytes, format_share
 from ..allocator_model import (
     AllocatorModelError,
     AllocatorOutOfMemoryError,
@@ -237,9 +237,9 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     def _describe_candidate(self, one: Candidate) -> str:
         needed = format_bytes(one.least_card_bytes)
         saved = format_bytes(one.saved_bytes)
-        share = one.saved_bytes / (self.least_card_bytes or 1)
+        less = f"{saved} less (-{format_share(one.saved_bytes / (self.least_card_bytes or 1))})"
         settings = f"PYTORCH_ALLOC_CONF={one.settings}" if one.settings else "the default settings"
-        return f"simulated: with {settings} this trace would run in {needed}, {saved} less (-{share:.0%})"
+        return f"simulated: with {settings} this trace would run in {needed}, {less}"
 
     def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""

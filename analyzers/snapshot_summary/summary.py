@@ -14,7 +14,7 @@ from ...engine.model.memory_snapshot import (
     TraceColumns,
     round_up,
 )
-from ...engine.units import GIB, MIB, TIB, format_bytes, format_gib
+from ...engine.units import GIB, MIB, TIB, format_bytes, format_gib, format_share
 from ..segments import find_headline, keep_python
 from .lifetimes import follow_blocks
 from .model import (
@@ -396,7 +396,7 @@ def next_round_size(size_bytes: int) -> int:
 
 def show_share(share: float) -> str:
     """Format a share in percent, with as many places as a small one needs."""
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+    return format_share(share) if share >= 0.1 else format_share(share, 1)
 
 
 def _describe_rest(levels: MemoryLevels) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from ..units import KIB, MIB, format_bytes
+from ..units import KIB, MIB, format_bytes, format_share
 from .sample import DeviceSample, HostSample, RankSample, Sample, SegmentMap
 from .serving import ServerSample
 
@@ -125,8 +125,8 @@ class HeadroomEstimate(msgspec.Struct, frozen=True):
             return f"Headroom in {self.unit} is unknown: {self.reason}"
         return (
             f"Estimate: {self.per_unit} over {format_bytes(self.base_bytes)}; {self.fitting} would fit "
-            f"{format_bytes(self.limit_bytes)} with {self.confidence:.0%} confidence{self._beyond}; "
-            f"largest seen: {self.largest_seen:,.0f}"
+            f"{format_bytes(self.limit_bytes)} with {format_share(self.confidence)} "
+            f"confidence{self._beyond}; largest seen: {self.largest_seen:,.0f}"
         )
 
     @property

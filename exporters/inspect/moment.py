@@ -22,7 +22,7 @@ from ...engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
 from ...engine.recording import Recording
 from ...engine.replay.moment_text import parse_moment
 from ...engine.text import make_printable
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ..stack_text import show_frame
 from ..text import UNKNOWN, format_rows, show_number, wrap
 from .text import check_device, show_time
@@ -327,9 +327,9 @@ def _describe_groups(groups: LiveGroups, whole_bytes: int | None, width: int) ->
     yield ""
     yield cut_words(_title(groups.by, len(groups.rows), groups.groups), width)
     for row in groups.rows:
-        share = "" if not whole_bytes else f"{row.size_bytes / whole_bytes:.1%}"
+        share = "" if not whole_bytes else format_share(row.size_bytes / whole_bytes, 1)
         blocks = "" if row.blocks is None else count(row.blocks, "block")
-        lead = f"  {format_bytes(row.size_bytes):>9}  {share:>6}  " + (f"{blocks:>14}  " if blocks else "")
+        lead = f"  {format_bytes(row.size_bytes):>9}  {share:>8}  " + (f"{blocks:>14}  " if blocks else "")
         yield _name_row(lead, row.name, row.frame, width)
 
 

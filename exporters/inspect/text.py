@@ -24,7 +24,7 @@ from ...engine.errors import UsageError
 from ...engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
 from ...engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
 from ...engine.text import make_printable
-from ...engine.units import MIB, format_age, format_bytes
+from ...engine.units import MIB, format_age, format_bytes, format_share
 from ..stack_text import render_frames, render_stacks
 from ..text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
@@ -384,7 +384,7 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
     rows: list[tuple[str, ...]] = [("pool", "stream", "reserved", "free", "largest", "fragm.")]
     for pool in pools:
         name = pool.kind if pool.pool_id == (0, 0) else f"{pool.kind} {pool.pool_id[0]}.{pool.pool_id[1]}"
-        share = show_number(pool.external_fragmentation, ".0%")
+        share = format_share(pool.external_fragmentation)
         sizes = (pool.reserved_bytes, pool.free_bytes, pool.largest_free_bytes)
         rows.append((name, f"{pool.stream:#x}" if pool.stream else "0", *map(format_bytes, sizes), share))
     yield from format_rows(rows, "lrrrrr", width)

@@ -28,7 +28,7 @@ from ...analyzers.sentence import count
 from ...engine.model import RankCoordinates, RankSample
 from ...engine.model.sample import KindBytes, ModuleMemory, ModuleMemoryFormat
 from ...engine.text import make_csv_cell, make_printable
-from ...engine.units import format_age, format_bytes
+from ...engine.units import format_age, format_bytes, format_share
 from ..text import UNKNOWN, format_rows, show_number, wrap
 from .page import describe_origin
 
@@ -78,7 +78,11 @@ def _describe_tree(tree: BreakdownNode, width: int, depth: int) -> Iterator[str]
     yield f"{tree.name}, {basis}"
     whole_bytes = size_of(tree, basis)
     rows = [
-        [f"{'  ' * level}{make_printable(node.name)}", format_bytes(size), f"{size / whole_bytes:.1%}"]
+        [
+            f"{'  ' * level}{make_printable(node.name)}",
+            format_bytes(size),
+            format_share(size / whole_bytes, 1),
+        ]
         for level, node in _walk(tree, depth)
         if (size := size_of(node, basis))
     ]

@@ -16,7 +16,7 @@ from ...engine.model.phase_memory import (
     PhaseTraining,
 )
 from ...engine.text import make_printable
-from ...engine.units import MIB, format_age, format_bytes
+from ...engine.units import MIB, format_age, format_bytes, format_share
 from ...engine.unmeasured import most_known
 from ..text import format_rows, show_number, wrap
 
@@ -123,7 +123,9 @@ def describe_peak(run: PhaseRun) -> str:
     text = f"{head}{whose}: {show_mib(allocated)} MiB {what}, in {_name_place(at)}"
     if reserved is not None:
         of_total = (
-            "" if not run.device.total_bytes else f", {reserved / run.device.total_bytes:.1%} of the card"
+            ""
+            if not run.device.total_bytes
+            else f", {format_share(reserved / run.device.total_bytes, 1)} of the card"
         )
         held = next(each for each in run.phases if each.peak.reserved_bytes == reserved)
         text += f"; {show_mib(reserved)} MiB reserved, first in {_name_place(held)}{of_total}"
@@ -223,7 +225,7 @@ def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
         [
             part.name,
             show_mib(part.size_bytes),
-            f"{part.size_bytes / advice.peak_bytes:.1%}",
+            format_share(part.size_bytes / advice.peak_bytes, 1),
             _BASES[part.basis],
         ]
         for part in advice.parts

@@ -17,7 +17,7 @@ from ...analyzers.planning.joint import (
 from ...analyzers.planning.theory import MemoryPart, ParallelLayout, TrainingSetup
 from ...analyzers.planning.theory.configs.flags import NotCounted
 from ...engine.text import make_printable
-from ...engine.units import GIB
+from ...engine.units import GIB, format_share
 from ..text import format_rows, wrap
 
 
@@ -234,7 +234,7 @@ def _list_cells(own: JointConfigurationReport) -> tuple[str, ...]:
         f"{own.step_s:.3f}",
         f"{own.peak_bytes / GIB:.1f}",
         f"{own.least_headroom_bytes / GIB:.1f}",
-        f"{own.bubble_share:.1%}",
+        format_share(own.bubble_share, 1),
         f"{own.tokens_per_s:,.0f}",
         f"{own.flops_per_s / 1e12:,.0f}",
         "yes" if layout.is_sequence_parallel else "no",
@@ -293,9 +293,10 @@ def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
     given = report.assumptions
     learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed, not measured here"
     yield from wrap(
-        f"All times and bytes are estimates: bytes of the memory theory, in at most {given.memory_share:.0%} "
-        f"of each device's memory; seconds of the time model, with matrix products at {given.efficiency:.0%} "
-        f"of the peak ({learnt}). batch: sequences of a micro-batch. left: below that share on the fullest "
-        "rank. TFLOP/s: the model's, of one device. ms: of one micro-batch, forward and backward.",
+        "All times and bytes are estimates: bytes of the memory theory, in at most "
+        f"{format_share(given.memory_share)} of each device's memory; seconds of the time model, "
+        f"with matrix products at {format_share(given.efficiency)} of the peak ({learnt}). batch: sequences "
+        "of a micro-batch. left: below that share on the fullest rank. TFLOP/s: the model's, of one device. "
+        "ms: of one micro-batch, forward and backward.",
         width,
     )

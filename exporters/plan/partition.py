@@ -8,7 +8,7 @@ from ...analyzers.planning.graph import STATE_BYTES, ModelGraph
 from ...analyzers.planning.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
-from ...engine.units import GIB, MIB, format_bytes
+from ...engine.units import GIB, MIB, format_bytes, format_share
 from ..text import UNKNOWN, format_rows, show_number, wrap
 
 
@@ -46,10 +46,12 @@ def _describe_layers(plan: Plan) -> Iterator[str]:
     for name, spread, layer in figures:
         yield (
             f"{name} of a layer: {spread.least:,.2f} to {spread.most:,.2f}, mean {spread.mean:,.2f}; "
-            f"most in {layer.name} ({layer.share:.1%})"
+            f"most in {layer.name} ({format_share(layer.share, 1)})"
         )
         shares = (
-            f"{kind} {sum_ / spread.total:.1%}" for kind, sum_ in spread.by_type.items() if spread.total
+            f"{kind} {format_share(sum_ / spread.total, 1)}"
+            for kind, sum_ in spread.by_type.items()
+            if spread.total
         )
         yield f"  by type: {', '.join(shares)}"
 
@@ -151,7 +153,7 @@ def _describe_sizes(plan: Plan, width: int) -> Iterator[str]:
 def _describe_spread(name: str, spread: Distribution, most: Bottleneck, digits: int) -> tuple[str, ...]:
     """Return how one quantity is spread over the layers, and the layer that has most of it."""
     figures = (f"{figure:,.{digits}f}" for figure in (spread.least, spread.mean, spread.most))
-    return (name, *figures, f"{most.name} ({most.share:.1%})")
+    return (name, *figures, f"{most.name} ({format_share(most.share, 1)})")
 
 
 def name_weights(plan: Plan) -> str:
@@ -212,7 +214,7 @@ def _describe_count(number: int, strategy: str, count: StageCount, *, is_best: b
         UNKNOWN if result.training_bytes is None else f"{max(result.training_bytes) / MIB:,.0f}",
         UNKNOWN if count.step_s is None else f"{1000 * count.step_s:,.1f}",
         f"{result.total_communication_cost:,.2f}",
-        show_number(count.bubble_share, ".0%"),
+        format_share(count.bubble_share),
         f"{result.balance_score:.4f}",
     )
 
@@ -357,7 +359,8 @@ def _word_change(feedback: PlanFeedback) -> Iterator[str]:
         yield (
             f"A different split would need less: {_name_blocks(replanned)} instead of "
             f"{_name_blocks(present)}. Expected of the fullest stage: {_name_fullest(replanned)} instead of "
-            f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} ({share:.1%}) less."
+            f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} "
+            f"({format_share(share, 1)}) less."
         )
     if feedback.capacity_bytes is not None:
         capacity_bytes = feedback.capacity_bytes

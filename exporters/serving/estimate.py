@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...analyzers.planning.serving import PoolPlan, RankPlan, ServingReport, Span
 from ...analyzers.sentence import count
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ..text import UNKNOWN, format_range, format_rows, wrap
 
 
@@ -50,8 +50,8 @@ def _describe_pool(report: ServingReport, pool: PoolPlan) -> Iterator[str]:
     named = f" ({report.gpu})" if report.gpu else ""
     yield (
         f"The server's share of {device}{named} is {format_bytes(pool.requested_bytes)} "
-        f"({setup.utilization:.0%}). Activations take {_span(pool.activations_bytes)} of it, and libraries "
-        f"{_span(pool.runtime_bytes)}."
+        f"({format_share(setup.utilization)}). Activations take {_span(pool.activations_bytes)} of it, and "
+        f"libraries {_span(pool.runtime_bytes)}."
     )
     length = f"{setup.sequence:,} tokens"
     if pool.pool_bytes.most <= 0:

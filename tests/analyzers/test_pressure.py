@@ -158,7 +158,7 @@ def test_closes_after_ten_seconds_relieved_and_says_when() -> None:
     opened, closed = run(samples)
     assert closed.id == opened.id
     assert (closed.closed_s, closed.updated_s, closed.is_open) == (1030.0, 1030.0, False)
-    assert "92%" in str(evidence(closed)["closed because"])
+    assert "92 %" in str(evidence(closed)["closed because"])
 
 
 def test_between_the_thresholds_nothing_changes() -> None:

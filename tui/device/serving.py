@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ...analyzers.serving.load import describe_server, sum_load
 from ...analyzers.serving_places import find_engine, find_rank_plan
 from ...engine.model import EngineReading, ServerDevice, ServerSample
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ..draw.bars import Part, draw_stacked_bar
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span
@@ -67,7 +67,7 @@ def _list_facts(server: ServerSample, place: ServerDevice) -> Iterator[Line]:
         if value is not None:
             yield [Span(f"{name} ", "muted"), Span(f"{value:,}")]
     if load.hit_share is not None:
-        yield [Span("prefix hits ", "muted"), Span(f"{load.hit_share:.0%}")]
+        yield [Span("prefix hits ", "muted"), Span(format_share(load.hit_share))]
     plan = find_rank_plan(server, place)
     if plan is not None:
         source = "its log" if server.plan_source == "log" else "its metrics"

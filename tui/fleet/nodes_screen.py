@@ -13,7 +13,7 @@ from ...analyzers.fleet.fleet import Fleet, NodeSummary, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...analyzers.verdict import Remedy
 from ...engine.clock import Clock
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ..draw.columns import join_columns
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text
@@ -48,11 +48,11 @@ def _format_offset(summary: NodeSummary) -> str:
 
 _COLUMNS = (
     _Column("devices", 7, 30, lambda it: f"{it.device_count:,}"),
-    _Column("used", 5, 40, lambda it: "" if it.used_share is None else f"{it.used_share:.0%}"),
+    _Column("used", 5, 40, lambda it: "" if it.used_share is None else format_share(it.used_share)),
     _Column("clock", 9, 56, _format_offset),
     _Column("missed", 7, 70, lambda it: f"{it.samples_dropped:,}"),
     _Column("viewers", 7, 90, lambda it: "" if it.viewers is None else f"{it.viewers:,}"),
-    _Column("agent CPU", 9, 100, lambda it: "" if it.cpu_percent is None else f"{it.cpu_percent:.1f}%"),
+    _Column("agent CPU", 9, 100, lambda it: "" if it.cpu_percent is None else f"{it.cpu_percent:.1f} %"),
     _Column("agent RSS", 9, 110, lambda it: "" if it.rss_bytes is None else format_bytes(it.rss_bytes)),
     _Column("version", 9, 120, lambda it: it.version or ""),
 )

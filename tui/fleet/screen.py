@@ -30,7 +30,7 @@ from ...analyzers.trend_words import NO_FORECAST, grade_trend, word_trend
 from ...analyzers.verdict import Remedy
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
-from ...engine.units import format_age
+from ...engine.units import format_age, format_share
 from ...exporters.status.document import FleetExport
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import gib_text
@@ -153,7 +153,7 @@ def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> lis
 def _describe_risk(device: FleetDevice) -> str:
     if device.oom_in_s is not None:
         within = device.probability or 0.0  # the next ten minutes: small where the error is expected later
-        chance = f" ({within:.0%})" if within >= _EVEN_CHANCE else ""
+        chance = f" ({format_share(within)})" if within >= _EVEN_CHANCE else ""
         return f"out of memory in {format_age(device.oom_in_s)}{chance}"
     if device.level == "unknown":
         trend = device.device_trend
@@ -167,7 +167,7 @@ def _describe_risk(device: FleetDevice) -> str:
 
 def _describe_memory(device: FleetDevice, glyphs: Glyphs) -> str:
     share = device.used_share
-    percent = "" if share is None else f" ({share:.0%})"
+    percent = "" if share is None else f" ({format_share(share)})"
     label = " simulated" if device.is_simulated else ""
     used = gib_text(device.used_bytes, glyphs)
     total = gib_text(device.total_bytes, glyphs)

@@ -18,7 +18,7 @@ from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import LiveChange, LiveRow
 from ...engine.files.base.input_file import show_name
 from ...engine.settings import Settings
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ...exporters.stack_text import cut_start, show_frame
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
@@ -40,7 +40,7 @@ NARROW_CELLS = 60
 
 
 def draw_heading(width: int) -> str:
-    counts = "" if width < NARROW_CELLS else f"  {'share':>6}  {'blocks':>7}"
+    counts = "" if width < NARROW_CELLS else f"  {'share':>7}  {'blocks':>7}"
     return f"  {'bytes':>9}{counts}  allocated at"
 
 
@@ -92,11 +92,8 @@ class InspectStacks(RowTable[ListedRow]):
 
     def _draw_size(self, row: StackGroup | LiveRow, width: int) -> str:
         share = row.share if isinstance(row, StackGroup) else row.size_bytes / self._listed_bytes
-        counts = (
-            ""
-            if width < NARROW_CELLS
-            else f"  {share:>6.1%}  {row.count if isinstance(row, StackGroup) else row.blocks or 0:>7,}"
-        )
+        blocks = row.count if isinstance(row, StackGroup) else row.blocks or 0
+        counts = "" if width < NARROW_CELLS else f"  {format_share(share, 1):>7}  {blocks:>7,}"
         return f"{format_bytes(row.size_bytes):>9}{counts}  "
 
     def _draw_change(self, row: LiveChange, width: int) -> str:
@@ -473,7 +470,9 @@ class InspectScreen(FileScreen[Inspected]):
         if not isinstance(group, StackGroup):
             return
         count = f"{group.count:,} {'block' if group.count == 1 else 'blocks'}"
-        heading = f"{format_bytes(group.size_bytes)} in {count}, {group.share:.1%} of what is live"
+        heading = (
+            f"{format_bytes(group.size_bytes)} in {count}, {format_share(group.share, 1)} of what is live"
+        )
         lines = [
             show_frame(frame, REPORT_WIDTH, "> " if frame is group.headline else "  ")
             for frame in group.frames

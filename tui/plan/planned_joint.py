@@ -8,7 +8,7 @@ from pathlib import Path
 from ...analyzers.planning.graph import MIB
 from ...analyzers.planning.theory import MemoryPart
 from ...analyzers.sentence import Sentence
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ...exporters.plan.joint import (
     JointConfigurationReport,
     JointPlanReport,
@@ -62,7 +62,8 @@ def present_joint_plan(
         analysis=partial(_describe_search, report),
         basis=(
             f"estimated, not measured: steps of {given.global_batch:,} x {given.seq_length:,} tokens, matrix "
-            f"products at {given.efficiency:.0%} of the peak ({learnt}), {given.memory_share:.0%} of memory"
+            f"products at {format_share(given.efficiency)} of the peak ({learnt}), "
+            f"{format_share(given.memory_share)} of memory"
         ),
         report=text,
         write=write,
@@ -160,7 +161,7 @@ def _describe_memory(stage: JointStageReport) -> PlannedTable:
             part.group,
             _find_kind(part),
             f"{part.size_bytes / MIB:,.1f}",
-            f"{part.size_bytes / stage.peak_bytes:.1%}",
+            format_share(part.size_bytes / stage.peak_bytes, 1),
         )
         for part in stage.parts
     )

@@ -22,7 +22,7 @@ from ...analyzers.planning.partition import (
 from ...analyzers.planning.partition.graph_analyzer import THIN_SHARE
 from ...analyzers.sentence import Sentence
 from ...engine.errors import UsageError
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_share
 from ...exporters.text import show_number
 from ..draw.numbers import count_text
 from .planned import Candidate, KindBytes, Note, Planned, PlannedColumn, PlannedStage, PlannedTable, StepPart
@@ -74,7 +74,8 @@ def present_plan(
         candidates=candidates,
         best=best,
         findings=" · ".join(
-            f"most {what}: {layer.name} ({layer.share:.1%})" for layer, what in _list_bottlenecks(analysis)
+            f"most {what}: {layer.name} ({format_share(layer.share, 1)})"
+            for layer, what in _list_bottlenecks(analysis)
         ),
         analysis=partial(_describe_analysis, plan.model, analysis),
         basis=(
@@ -97,7 +98,7 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
     if memory and capacity is not None and peak is not None:
         left_share = 1 - peak / capacity
         memory += f" of {format_bytes(capacity)}"
-        warning = f"only {left_share:.1%} left" if left_share < THIN_SHARE else ""
+        warning = f"only {format_share(left_share, 1)} left" if left_share < THIN_SHARE else ""
         memory += f", {warning}" if warning else ""
     clauses: list[tuple[str, ...]] = [
         (f"{use}: {reason}", f"{use}: {short}", f"{use}: {short.partition(' (')[0]}", use)
@@ -211,7 +212,8 @@ def _fill_columns(
     )
     formats = ("", "", "", ",.2f", ",.0f", ",.1f", ".0%", ",.2f", ".4f", ",.2f", "")
     cells = [
-        UNKNOWN if value is None else format(value, form) for value, form in zip(values, formats, strict=True)
+        UNKNOWN if value is None else format(value, form).replace("%", " %")
+        for value, form in zip(values, formats, strict=True)
     ]
     return tuple(cells), values
 
@@ -318,7 +320,7 @@ def _describe_analysis(model: str, analysis: GraphAnalysis) -> PlannedTable:
         figures_of = (spread.least, spread.mean, spread.most, spread.total)
         rows.append((name, "all layers", *(format(value, form) for value in figures_of), "100 %", most.name))
         for type_, total in spread.by_type.items():
-            share = f"{total / spread.total:.1%}" if spread.total else UNKNOWN
+            share = format_share(total / spread.total, 1) if spread.total else UNKNOWN
             rows.append(("", type_.replace("_", " "), "", "", "", format(total, form), share, ""))
     heading = ("quantity", "layers", "least", "mean", "most", "sum", "share", "layer with most")
     title = f"{model}: how parameters, float32 weights and forward compute are spread over its layers"

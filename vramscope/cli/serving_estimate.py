@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.serving import (
 from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.run_config import read_run_config
-from vramscope.engine.units import parse_bytes
+from vramscope.engine.units import format_share, parse_bytes
 from vramscope.planning.model_graph import find_model_file
 
 from .estimating import find_card
@@ -96,7 +96,7 @@ def _choose_setup(
     if arguments.max_seqs is None:
         assumptions.append(f"{batches.sequences:,} sequences at once (vLLM's defaults for such a device)")
     if arguments.utilization is None:
-        assumptions.append(f"{USUAL_UTILIZATION:.0%} of the device for the server")
+        assumptions.append(f"{format_share(USUAL_UTILIZATION)} of the device for the server")
     setup = ServingSetup(
         tensor=1 if arguments.tp is None else arguments.tp,
         pipeline=1 if arguments.pp is None else arguments.pp,

@@ -14,7 +14,7 @@ from typing import NoReturn
 import msgspec
 
 from ....engine.errors import NothingFitsError, UsageError
-from ....engine.units import GIB
+from ....engine.units import GIB, format_share
 from ..cluster import Cluster
 from ..theory import ModelShape, TrainingSetup, estimate_stages
 from ..theory.shape import check_shape
@@ -194,8 +194,8 @@ def _describe_optimality(shape: ModelShape, cluster: Cluster, found: list[Evalua
     if len(known) == len(gaps) and not any(known):
         return f"order of devices: exact for each listed, by the time and memory of its layers{layers}"
     return (
-        f"order of devices: heuristic, the slowest stage at most {max(known, default=0):.1%} above the best "
-        f"where that is known{layers}"
+        "order of devices: heuristic, the slowest stage at most "
+        f"{format_share(max(known, default=0), 1)} above the best where that is known{layers}"
     )
 
 
@@ -255,7 +255,7 @@ def compare_times(own: StepTime, other: StepTime, name: str) -> str:
     what = ", ".join(f"{words} {seconds:+.3g} s" for words, seconds in named if seconds)
     share = abs(difference) / other.total_s
     word = "faster" if difference < 0 else "slower"
-    return f"{share:.1%} {word} than the {name}" + (f": {what}" if what else "")
+    return f"{format_share(share, 1)} {word} than the {name}" + (f": {what}" if what else "")
 
 
 # Suggest at most so many times the devices.
@@ -284,8 +284,9 @@ def refuse_limits(
     )
     most = min(evaluator.list_capacities(candidate.layout))
     raise NothingFitsError(
-        f"no configuration fits into {most / GIB:.1f} GiB of each device ({options.memory_share:.0%} of its "
-        f"memory): the least that was found is {needed / GIB:.1f} GiB ({describe_candidate(candidate)}); "
+        f"no configuration fits into {most / GIB:.1f} GiB of each device "
+        f"({format_share(options.memory_share)} of its memory): the least that was found is "
+        f"{needed / GIB:.1f} GiB ({describe_candidate(candidate)}); "
         + _suggest(shape, cluster, options, needed)
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ....engine.errors import NothingFitsError, UsageError
-from ....engine.units import GIB
+from ....engine.units import GIB, format_share
 from ..graph import MIB, STATE_BYTES, LayerNode, ModelGraph
 from .exact import split_exactly, split_in_flight
 from .result import (
@@ -93,7 +93,8 @@ def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> S
     best = min(fitting, key=lambda number: (fitting[number].score or 0.0, number))
     chosen = fitting[best]
     reason = f"least device time of a step ({chosen.score:.2f} device-seconds: "
-    reason += f"bubble {chosen.bubble_share:.0%}, communication {chosen.communication_share:.1%})"
+    reason += f"bubble {format_share(chosen.bubble_share)}, "
+    reason += f"communication {format_share(chosen.communication_share, 1)})"
     left_out = [number for number in usable if number not in fitting]
     if capacity_bytes is None:
         reason += "; no capacity was given, so every number of stages counts as fitting"
@@ -121,7 +122,7 @@ def _describe_margin(result: PartitionResult | None, capacity_bytes: int) -> str
     left_share = 1 - fullest / capacity_bytes
     notes = (
         f"; the fullest stage needs {fullest / GIB:,.1f} of {capacity_bytes / GIB:,.1f} GiB and leaves "
-        f"{left_share:.1%}"
+        f"{format_share(left_share, 1)}"
     )
     if left_share >= THIN_SHARE:
         return notes

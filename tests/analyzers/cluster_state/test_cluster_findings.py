@@ -115,7 +115,7 @@ def test_a_stage_limits_its_job_where_an_error_is_foreseen_there_and_is_held_aga
         "stages at 40.0 GiB at most; that is 30.0 GiB above its plan"
     )
     assert titles[CLUSTER_IMBALANCE].startswith(
-        "n0 limits job run-0 (4 ranks on 2 nodes): its devices are 95% full"
+        "n0 limits job run-0 (4 ranks on 2 nodes): its devices are 95 % full"
     )
 
 

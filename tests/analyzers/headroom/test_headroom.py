@@ -62,7 +62,7 @@ def test_the_confidence_is_what_it_says() -> None:
     [
         ("no sizes of steps seen; at least 3 are needed", []),
         ("one size of steps seen; at least 3 are needed", steps_of([512] * 20, lambda size: GIB)),
-        ("the sizes seen differ by less than 20%", steps_of([1000, 1010, 1020], lambda size: size * MIB)),
+        ("the sizes seen differ by less than 20 %", steps_of([1000, 1010, 1020], lambda size: size * MIB)),
         ("the peaks do not grow with the size", steps_of([1000, 2000, 4000], lambda size: 30 * GIB)),
         (
             "the peaks do not grow in a straight line with the size",
@@ -119,7 +119,7 @@ def test_far_beyond_what_was_seen_is_said_to_be_at_least() -> None:
     assert (estimate.is_bounded, estimate.is_extrapolated, estimate.largest_size) == (True, True, 1600)
     assert estimate.sentence == (
         "Estimate: 1.00 MiB a token over 1.0 GiB; at least 1,600 tokens would fit 80.0 GiB "
-        "with 90% confidence; largest seen: 400"
+        "with 90 % confidence; largest seen: 400"
     )
 
 

@@ -35,13 +35,13 @@ def test_what_one_engine_does_not_say_is_unknown_of_all() -> None:
 def test_the_sentence_gets_shorter_from_its_end() -> None:
     sentence = describe_server(SERVER)
     assert sentence.fit(280) == (
-        "vLLM Qwen/Qwen3-8B · 2 engines · 20 running · 3 waiting · KV 75% of 20,000 tokens · "
-        "10% cached · 5 preemptions since its start · 1 request refused · "
-        "about 11 sequences fill the pool: a warning may come late or not at all · prefix hits 25% · "
+        "vLLM Qwen/Qwen3-8B · 2 engines · 20 running · 3 waiting · KV 75 % of 20,000 tokens · "
+        "10 % cached · 5 preemptions since its start · 1 request refused · "
+        "about 11 sequences fill the pool: a warning may come late or not at all · prefix hits 25 % · "
         "http://127.0.0.1:8000"
     )
-    assert sentence.fit(60) == "vLLM Qwen/Qwen3-8B · 20 run · 3 wait · KV 75% · 5 preempted"
-    assert sentence.fit(31) == "vLLM · 20 run · 3 wait · KV 75%"
+    assert sentence.fit(60) == "vLLM Qwen/Qwen3-8B · 20 run · 3 wait · KV 75 % · 5 preempted"
+    assert sentence.fit(32) == "vLLM · 20 run · 3 wait · KV 75 %"
 
 
 def test_states_are_said() -> None:

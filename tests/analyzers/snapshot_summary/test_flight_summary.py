@@ -62,7 +62,7 @@ def test_sentences_begin_with_what_failed(tmp_path: Path) -> None:
         "512 MiB free on the device"
     )
     assert sentences[1] == "1.5 GiB more free on the device would have been enough"
-    assert sentences[2] == "47% of the allocated bytes (9.0 GiB) come from block at /job/model.py:40"
+    assert sentences[2] == "47 % of the allocated bytes (9.0 GiB) come from block at /job/model.py:40"
     assert sentences[-1].startswith("the allocator had flushed its cache 2 times before")
 
 

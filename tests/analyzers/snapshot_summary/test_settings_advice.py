@@ -86,7 +86,7 @@ def test_what_is_only_cache_on_a_card_with_room_is_no_saving(advice: SettingsAdv
 def test_it_is_said_to_be_simulated_and_what_it_rests_on(advice: SettingsAdvice) -> None:
     best, *_, basis = advice.sentences
     assert best == (
-        f"simulated: with PYTORCH_ALLOC_CONF={EXPANDABLE} this trace would run in 1.1 GiB, 36 MiB less (-3%)"
+        f"simulated: with PYTORCH_ALLOC_CONF={EXPANDABLE} this trace would run in 1.1 GiB, 36 MiB less (-3 %)"
     )
     assert basis.startswith(
         "4,520 allocations and frees replayed; 256 MiB allocated earlier are assumed to be in order of "

@@ -146,7 +146,7 @@ def test_sentences_say_what_is_live_stranded_and_too_large() -> None:
         "18 MiB of 40 MiB reserved are live; 2 MiB are stranded in 1 segment; "
         "the largest free block is 20 MiB, so a request of 32 MiB would need a new segment"
     )
-    assert last == "67% of the live bytes (12 MiB in 1 block) come from forward at /job/model.py:12"
+    assert last == "67 % of the live bytes (12 MiB in 1 block) come from forward at /job/model.py:12"
 
 
 def test_snapshot_without_history_says_how_to_get_stacks() -> None:
@@ -157,8 +157,8 @@ def test_snapshot_without_history_says_how_to_get_stacks() -> None:
 def test_blocks_from_before_the_history_are_told_apart() -> None:
     device = summarize(snapshot([segment([block(5 * MIB), block(MIB, frames=EMBED)])]))
     assert device.sentences[-2:] == (
-        "17% of the live bytes (1 MiB in 1 block) come from forward at /job/model.py:12",
-        "83% of the live bytes (5 MiB in 1 block) have no stack: "
+        "17 % of the live bytes (1 MiB in 1 block) come from forward at /job/model.py:12",
+        "83 % of the live bytes (5 MiB in 1 block) have no stack: "
         "they were allocated before recording started",
     )
 

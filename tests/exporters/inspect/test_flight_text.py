@@ -30,7 +30,7 @@ def test_report_of_a_whole_record(tmp_path: Path) -> None:
     assert "\n  stranded    2.0 GiB  ██                   free between live blocks\n" in text
     assert "\nallocated, 0 to 24.0 GiB, the last 1 m 39 s\n" in text
     assert "\nleft out of the record: 7 segments\n" in text
-    assert "\n  4.0 GiB  21.1%  300 blocks  (no stack recorded)\n" in text
+    assert "\n  4.0 GiB  21.1 %  300 blocks  (no stack recorded)\n" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

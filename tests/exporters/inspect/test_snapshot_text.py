@@ -21,7 +21,7 @@ def test_report_of_a_small_snapshot() -> None:
     assert text.startswith("device 0\n  18 MiB of 40 MiB reserved are live; 2 MiB are stranded in 1 segment;")
     assert "\n  reserved    40 MiB  2 segments, 4 blocks\n" in text
     assert "\nlive blocks by stack (all of them)\n" in text
-    assert "\n  12 MiB  66.7%  1 block  forward\n    > forward  /job/model.py:12\n" in text
+    assert "\n  12 MiB  66.7 %  1 block  forward\n    > forward  /job/model.py:12\n" in text
     assert "\n    > block  /job/model.py:40\n" in text
 
 

@@ -40,7 +40,7 @@ def test_the_report_tells_what_would_fit_by_device_and_says_that_it_is_an_estima
     assert (by_samples["largest_size"], by_samples["reason"]) == (None, "one size of steps seen")
     text = " ".join(describe_report(report, 80).split())
     assert (
-        "1: rank 3: Estimate: 2.50 MiB a token over 20.0 GiB; 20,480 tokens would fit 78.0 GiB with 90% "
+        "1: rank 3: Estimate: 2.50 MiB a token over 20.0 GiB; 20,480 tokens would fit 78.0 GiB with 90 % "
         "confidence, 22,000 as likely as not, 24,000 would not; largest seen: 8,192"
     ) in text
     assert "1: rank 3: Headroom in samples is unknown: one size of steps seen" in text

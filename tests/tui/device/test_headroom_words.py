@@ -17,6 +17,6 @@ def test_what_would_fit_stands_below_the_risk_as_an_estimate_at_any_width() -> N
     for width in (40, 80, 200):
         lines = [line_text(line) for line in draw_forecast(word, NOON_S, width, UNICODE)]
         text = " ".join(" ".join(lines).split())
-        assert "Estimate: 2.50 MiB a token over 20.0 GiB; 20,480 tokens would fit 78.0 GiB with 90%" in text
+        assert "Estimate: 2.50 MiB a token over 20.0 GiB; 20,480 tokens would fit 78.0 GiB with 90 %" in text
         assert text.endswith("Headroom in samples is unknown: one size of steps seen")
     assert len(lines) == len(without) + 2, "a line for each where there is room"

@@ -27,10 +27,10 @@ async def test_the_live_view_has_a_row_for_the_server_and_asks_for_no_probe() ->
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.pause()
         text = shown_text(app)
-    assert "SGLang uses 5% of its KV pool, 0 waiting" in text
+    assert "SGLang uses 5 % of its KV pool, 0 waiting" in text
     assert "SGLang simulated-8b" in text
     assert "21 run" in text
-    assert "KV 5%" in text
+    assert "KV 5 %" in text
     assert "vramscope attach" not in text
 
 
@@ -80,7 +80,7 @@ async def test_a_healthy_server_is_no_unknown_and_no_rank_of_a_job() -> None:
         title, verdict, *_ = rows(app)
     assert "rank" not in title
     assert "? vLLM" not in verdict
-    assert "vLLM uses 5% of its KV pool" in verdict
+    assert "vLLM uses 5 % of its KV pool" in verdict
 
 
 async def test_a_server_that_does_not_answer_is_unknown() -> None:

@@ -77,7 +77,7 @@ async def test_a_snapshot_shows_what_failed_what_was_live_and_the_map(
         assert "60 s ─" in text
         assert "out of memory✖" in text
         assert "segments 24" in text
-        assert "388 MiB   34.8%       53  block  /job/model.py:40" in text
+        assert "388 MiB   34.8 %       53  block  /job/model.py:40" in text
         assert len({len(line) for line in text.splitlines()}) == 1, "every row fills the screen"
 
 
@@ -128,7 +128,7 @@ async def test_enter_shows_the_whole_stack_and_escape_goes_back(rich_file: Path)
         await pilot.press("j", "j", "enter")
         await pilot.pause()
         text = shown(app)
-        assert "352 MiB in 43 blocks, 31.5% of what is live" in text
+        assert "352 MiB in 43 blocks, 31.5 % of what is live" in text
         assert "> forward  /job/model.py:66" in text
         assert "train  /job/train.py:47" in text
         await pilot.press("escape")
@@ -292,7 +292,7 @@ async def test_what_other_settings_would_save_is_shown_once_it_is_there(tmp_path
             best = (
                 "simulated: with PYTORCH_ALLOC_CONF=expandable_segments:True this trace would run in 1.1 GiB"
             )
-            assert f"{best}, 36 MiB less (-3%)" in text
+            assert f"{best}, 36 MiB less (-3 %)" in text
             assert "computing" not in text
             assert best.replace(" ", "") in "".join(first_screen(app, InspectScreen).report.split())
             await pilot.press("s")

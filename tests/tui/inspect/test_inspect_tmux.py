@@ -10,7 +10,7 @@ from ..panes import PROGRAM, pane
 def test_a_snapshot_is_opened_and_driven_by_keys(tmp_path: Path) -> None:
     path = save(tmp_path, rich_snapshot())
     with pane(f"{PROGRAM} inspect {path}") as opened:
-        shown = opened.wait_for("a request of 512 MiB failed", "388 MiB   34.8%", "q quit")
+        shown = opened.wait_for("a request of 512 MiB failed", "388 MiB   34.8 %", "q quit")
         assert "Traceback" not in shown
         opened.press("j", "Enter")
         opened.wait_for("376 MiB in 49 blocks", "/job/model.py:12")

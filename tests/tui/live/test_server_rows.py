@@ -32,7 +32,7 @@ async def test_a_node_without_a_device_shows_its_servers() -> None:
         await pilot.pause()
         rows = app.live.query_one(ServerRows)
         assert rows.display
-        assert "Serving vLLM org/big · 12 running · 3 waiting · KV 25%" in shown_text(app)
+        assert "Serving vLLM org/big · 12 running · 3 waiting · KV 25 %" in shown_text(app)
 
 
 async def test_a_server_elsewhere_has_a_row_next_to_devices() -> None:

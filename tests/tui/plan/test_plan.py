@@ -85,7 +85,7 @@ async def test_the_plan_its_stages_and_their_layers_are_driven_by_keys(planned: 
         text = await press()
         assert "Use 4 stages, exact: least device time of a step" in text
         assert "4 of 6" in text, "the cursor begins at what is recommended"
-        assert "most memory: word_embeddings (4.9%)" in text
+        assert "most memory: word_embeddings (4.9 %)" in text
         assert "9.3 GiB" in text
         text = await press("home")
         assert "2 stages, exact vs the recommended plan: fullest stage +6.9 GiB (+74.2 %)" in text

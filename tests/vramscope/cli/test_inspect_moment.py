@@ -86,9 +86,9 @@ def test_two_moments_are_shown_next_to_each_other(tmp_path: Path) -> None:
 
 def test_text_says_what_lived_by_line_module_and_kind(tmp_path: Path) -> None:
     told = call("inspect", write_history(tmp_path), "--at", "peak").stdout
-    assert "      8 MiB   66.7%         1 block  block  /job/model.py:40" in told
-    assert "      8 MiB   66.7%         1 block  linear" in told
-    assert "     12 MiB  100.0%        2 blocks  forward pass" in told
+    assert "      8 MiB    66.7 %         1 block  block  /job/model.py:40" in told
+    assert "      8 MiB    66.7 %         1 block  linear" in told
+    assert "     12 MiB   100.0 %        2 blocks  forward pass" in told
 
 
 @pytest.mark.parametrize(
