@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..engine.model import Assessment, Evidence, Finding
-from ..engine.units import format_age, format_bytes
+from ..engine.units import format_age, format_bytes, format_share
 from .findings.evidence import (
     BELIEF,
     CAPACITY,
@@ -150,7 +150,7 @@ def _count_down(finding: Finding, word: Assessment | None, now_s: float) -> str:
     return (
         restated
         if word.confidence is None
-        else re.sub(r", \d+%\)", f", {word.confidence:.0%})", restated, count=1)
+        else re.sub(r", \d+ ?%\)", f", {format_share(word.confidence)})", restated, count=1)
     )
 
 

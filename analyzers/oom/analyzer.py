@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLevel, Sample, Severity
 from ...engine.model.finding import BELIEVED, PROCESS_ENDED
-from ...engine.units import format_age, format_bytes
+from ...engine.units import format_age, format_bytes, format_share
 from ..device_trend import DeviceTrendTrack, is_other_trend
 from ..findings.evidence import (
     BELIEF,
@@ -90,7 +90,7 @@ def _name(subject: Subject) -> str:
 def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     name = _name(subject)
     if forecast.middle_s is None or forecast.low_s is None or forecast.high_s is None:
-        chance = f"{forecast.probability:.0%} within {_format_left(HORIZON_S)}"
+        chance = f"{format_share(forecast.probability)} within {_format_left(HORIZON_S)}"
         return f"{name} may run out of memory ({chance}): the largest steps may not fit"
     span = (
         f"{round(forecast.low_s)}-{round(forecast.high_s)} s"
@@ -100,7 +100,7 @@ def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     pace = _word_pace(watch)
     left = _format_left(forecast.middle_s)
     what = "peaks" if _is_of_peaks(watch) else "live tensors"
-    return f"{name} out of memory in {left} ({span}, {forecast.belief:.0%}): {what} grow by {pace}"
+    return f"{name} out of memory in {left} ({span}, {format_share(forecast.belief)}): {what} grow by {pace}"
 
 
 def _format_left(seconds: float) -> str:

@@ -12,8 +12,8 @@ from vramscope.engine.model import Evidence, Finding
 from .samples import assessment, device, finding, sample
 
 CAUSE = "live tensors grow by 20 MiB a step"
-TITLE = f"GPU 0 (rank 0) out of memory in 1 m 16 s (65-90 s, 93%): {CAUSE}"
-LONG = f"GPU 0 out of memory in 2 h 05 m (1 h 40 m to 3 h 00 m, 85%): {CAUSE}"
+TITLE = f"GPU 0 (rank 0) out of memory in 1 m 16 s (65-90 s, 93 %): {CAUSE}"
+LONG = f"GPU 0 out of memory in 2 h 05 m (1 h 40 m to 3 h 00 m, 85 %): {CAUSE}"
 
 
 def _forecast(title: str = TITLE, pid: int | None = None) -> Finding:
@@ -25,14 +25,14 @@ def _forecast(title: str = TITLE, pid: int | None = None) -> Finding:
     ("title", "now_s", "told"),
     [
         (TITLE, 100, TITLE),
-        (TITLE, 110, f"GPU 0 (rank 0) out of memory in 1 m 06 s (55-80 s, 93%): {CAUSE}"),
-        (TITLE, 500, f"GPU 0 (rank 0) out of memory in 0 s (0-0 s, 93%): {CAUSE}"),
-        (LONG, 3700, f"GPU 0 out of memory in 1 h 05 m (40 m 00 s to 2 h 00 m, 85%): {CAUSE}"),
+        (TITLE, 110, f"GPU 0 (rank 0) out of memory in 1 m 06 s (55-80 s, 93 %): {CAUSE}"),
+        (TITLE, 500, f"GPU 0 (rank 0) out of memory in 0 s (0-0 s, 93 %): {CAUSE}"),
+        (LONG, 3700, f"GPU 0 out of memory in 1 h 05 m (40 m 00 s to 2 h 00 m, 85 %): {CAUSE}"),
         ("GPU 0 out of memory in 45 s", 115, "GPU 0 out of memory in 30 s"),
         (
-            "rank 0 may run out of memory (12% within 1 h)",
+            "rank 0 may run out of memory (12 % within 1 h)",
             900,
-            "rank 0 may run out of memory (12% within 1 h)",
+            "rank 0 may run out of memory (12 % within 1 h)",
         ),
     ],
 )
@@ -46,7 +46,7 @@ def test_the_newest_assessment_of_its_process_counts() -> None:
     )
     other = assessment("critical", pid=8, oom_in_s=5.0, time_s=120.0)
     told = renew_finding(_forecast(pid=7), (other, newer), 125.0).title
-    assert told == f"GPU 0 (rank 0) out of memory in 45 s (35-65 s, 93%): {CAUSE}"
+    assert told == f"GPU 0 (rank 0) out of memory in 45 s (35-65 s, 93 %): {CAUSE}"
 
 
 def test_the_verdict_and_the_panel_say_the_same_time() -> None:

@@ -111,3 +111,16 @@ def test_a_word_that_is_not_to_be_written_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["cannot be told apart", "next to it", "is one of them", "a tell-tale"])
 def test_other_words_are_not(text: str) -> None:
     assert _find(text) is None
+
+
+def test_shares_are_written_one_way() -> None:
+    """`75 %`, by `format_share`: the format `%` of a string writes `75%`."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files(PRODUCT_FOLDERS)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.FormattedValue)
+        and isinstance(node.format_spec, ast.JoinedStr)
+        and ast.unparse(node.format_spec).rstrip("'\"").endswith("%")
+    ]
+    assert not found

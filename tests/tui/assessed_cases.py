@@ -12,7 +12,7 @@ from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.terminal.abilities import TerminalAbilities
 
 LEAKING = 5
-OOM_TITLE = "GPU 5 (rank 5) out of memory in 1 m 16 s (65-90 s, 93%): live tensors grow by 20 MiB a step"
+OOM_TITLE = "GPU 5 (rank 5) out of memory in 1 m 16 s (65-90 s, 93 %): live tensors grow by 20 MiB a step"
 
 
 def make_assessment(rank: RankSample, **changes: object) -> Assessment:
