@@ -24,14 +24,15 @@ def draw_hardware(device: DeviceSample, width: int) -> list[Line]:
     """
     if device.activity is None and device.hardware is None:
         return []
+    is_nvidia = find_tools(device) is NVIDIA
     activity = device.activity or DeviceActivity()
     hardware = device.hardware or DeviceHardware()
     subjects: dict[str, tuple[_Fact, ...]] = {
-        "clocks": tuple(_list_clocks(device, activity, hardware)),
+        "clocks": tuple(_list_clocks(activity, hardware, is_nvidia=is_nvidia)),
         "power": tuple(_list_power(hardware)),
-        "traffic": tuple(_list_traffic(activity, hardware, device.pci_address)),
+        "traffic": tuple(_list_traffic(activity, hardware, device.pci_address, is_nvidia=is_nvidia)),
         "errors": tuple(_list_errors(hardware)),
-        "software": tuple(_list_software(hardware)),
+        "software": tuple(_list_software(hardware, is_nvidia=is_nvidia)),
     }
     lines: list[Line] = []
     missing: list[str] = []
@@ -57,12 +58,17 @@ def _draw_subject(subject: Span, pieces: Sequence[Line], width: int) -> list[Lin
     return [[Span(heads[min(at, 1)], subject.role), *line] for at, line in enumerate(wrapped)]
 
 
-def _list_clocks(device: DeviceSample, activity: DeviceActivity, hardware: DeviceHardware) -> Iterator[_Fact]:
-    name = "SM clock" if find_tools(device) is NVIDIA else "clock"
-    yield name, _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz), "text"
+def _list_clocks(activity: DeviceActivity, hardware: DeviceHardware, *, is_nvidia: bool) -> Iterator[_Fact]:
+    # A streaming multiprocessor is NVIDIA's, and so are performance states.
+    yield (
+        "SM clock" if is_nvidia else "core clock",
+        _clock(activity.sm_clock_mhz, hardware.sm_clock_max_mhz),
+        "text",
+    )
     yield "memory clock", _clock(activity.memory_clock_mhz, hardware.memory_clock_max_mhz), "text"
     state = activity.performance_state
-    yield "performance state", None if state is None else f"P{state}", "text"
+    if is_nvidia or state is not None:
+        yield "performance state", None if state is None else f"P{state}", "text"
     reasons = activity.throttle_reasons
     if reasons is not None and not reasons:
         yield "clocks lowered", "no", "text"
@@ -79,14 +85,15 @@ def _list_power(hardware: DeviceHardware) -> Iterator[_Fact]:
 
 
 def _list_traffic(
-    activity: DeviceActivity, hardware: DeviceHardware, pci_address: str | None
+    activity: DeviceActivity, hardware: DeviceHardware, pci_address: str | None, *, is_nvidia: bool
 ) -> Iterator[_Fact]:
     bandwidth = activity.memory_bandwidth_percent
     yield "memory bandwidth", None if bandwidth is None else f"{bandwidth:.0f} %", "text"
     yield "PCIe sent", _rate(activity.pcie_sent_bytes_per_s), "text"
     yield "PCIe received", _rate(activity.pcie_received_bytes_per_s), "text"
-    yield "NVLink sent", _rate(activity.nvlink_sent_bytes_per_s), "text"
-    yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
+    if is_nvidia:
+        yield "NVLink sent", _rate(activity.nvlink_sent_bytes_per_s), "text"
+        yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
     yield "PCIe generation", _count(hardware.pcie_generation), "text"
     yield "PCIe lanes", _count(hardware.pcie_lanes), "text"
     if pci_address is not None:
@@ -108,10 +115,11 @@ def _list_errors(hardware: DeviceHardware) -> Iterator[_Fact]:
         yield "repair", "waits for a reset of the GPU", "medium"
 
 
-def _list_software(hardware: DeviceHardware) -> Iterator[_Fact]:
+def _list_software(hardware: DeviceHardware, *, is_nvidia: bool) -> Iterator[_Fact]:
     yield "driver", hardware.driver_version, "text"
-    yield "CUDA", hardware.cuda_version, "text"
-    yield "compute mode", hardware.compute_mode, "text"
+    if is_nvidia:
+        yield "CUDA", hardware.cuda_version, "text"
+        yield "compute mode", hardware.compute_mode, "text"
 
 
 def _clock(now_mhz: int | None, most_mhz: int | None) -> str | None:

@@ -29,6 +29,7 @@ from .process_rows import (
     SortOrder,
     column_word,
     shorten_command,
+    title_column,
 )
 from .process_signals import SIGNALS, ProcessHandle, SignalPolicy, SignalRefused, refuse_by_policy
 
@@ -38,9 +39,10 @@ class SortScreen(ModalScreen[SortOrder | None]):
 
     BINDINGS = [*keys.SORT]
 
-    def __init__(self, order: SortOrder) -> None:
+    def __init__(self, order: SortOrder, *, is_nvidia: bool = True) -> None:
         super().__init__()
         self._order = order
+        self._is_nvidia = is_nvidia
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -narrow"):
@@ -49,7 +51,7 @@ class SortScreen(ModalScreen[SortOrder | None]):
             yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
 
     def _describe(self, name: SortColumn) -> str:
-        word = column_word(name)
+        word = column_word(name, is_nvidia=self._is_nvidia)
         return f"{word}  (reverse)" if name == self._order.column else word
 
     def on_mount(self) -> None:
@@ -73,6 +75,7 @@ class ColumnsScreen(ModalScreen[None]):
         chosen: Columns of a person's choice; none where they are chosen by the width.
         shown: Columns that are shown now, with which a choice begins.
         apply: Gets the chosen columns; none for a choice by the width.
+        is_nvidia: Whether a listed process is on a GPU by NVIDIA.
     """
 
     BINDINGS = [*keys.COLUMNS]
@@ -82,8 +85,11 @@ class ColumnsScreen(ModalScreen[None]):
         chosen: Sequence[SortColumn],
         shown: Sequence[SortColumn],
         apply: Callable[[tuple[SortColumn, ...]], None],
+        *,
+        is_nvidia: bool = True,
     ) -> None:
         super().__init__()
+        self._is_nvidia = is_nvidia
         self._is_by_width = not chosen
         self._chosen = set(chosen or shown)
         self._apply = apply
@@ -98,7 +104,8 @@ class ColumnsScreen(ModalScreen[None]):
         width = max(len(column.title) for column in COLUMNS)
         for column in COLUMNS:
             box = "☑" if column.name in self._chosen else "☐"
-            yield column.name, f"{box} {column.title:<{width}}  {column.meaning}"
+            title = title_column(column.name, is_nvidia=self._is_nvidia)
+            yield column.name, f"{box} {title:<{width}}  {column.meaning}"
 
     def on_mount(self) -> None:
         options = self.query_one(MarkedList)

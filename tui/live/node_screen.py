@@ -158,7 +158,9 @@ class NodeScreen(SnapshotScreen):
             return
         from .dialogs import SortScreen
 
-        self.app.push_screen(SortScreen(self.processes.order), self.sort_processes)
+        self.app.push_screen(
+            SortScreen(self.processes.order, is_nvidia=self.processes.has_nvidia), self.sort_processes
+        )
 
     def sort_processes(self, order: SortOrder | None) -> None:
         """Sort by an order; None leaves it as it is."""
@@ -204,7 +206,8 @@ class NodeScreen(SnapshotScreen):
 
         table = self.processes
         shown = [column.name for column in table.columns]
-        self.app.push_screen(ColumnsScreen(table.chosen_columns, shown, self._choose_columns))
+        choice = ColumnsScreen(table.chosen_columns, shown, self._choose_columns, is_nvidia=table.has_nvidia)
+        self.app.push_screen(choice)
 
     def _choose_columns(self, names: tuple[SortColumn, ...]) -> None:
         self.processes.chosen_columns = names

@@ -222,7 +222,10 @@ def runs_text(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes} m"
     hours = minutes // 60
-    return f"{hours} h {minutes % 60:02d} m" if hours < 24 else f"{hours // 24} d {hours % 24:02d} h"
+    if hours < 24:
+        return f"{hours} h {minutes % 60:02d} m"
+    days = hours // 24
+    return f"{days} d {hours % 24:02d} h" if days < 100 else f"{days:,} d"
 
 
 # The columns, left to right.
@@ -474,9 +477,14 @@ _WORDS: dict[SortColumn, str] = {
 }
 
 
-def column_word(name: SortColumn) -> str:
+def title_column(name: SortColumn, *, is_nvidia: bool = True) -> str:
+    """Return the title of a column; a streaming multiprocessor (SM) is NVIDIA's."""
+    return "BUSY" if name == "sm" and not is_nvidia else column_named(name).title
+
+
+def column_word(name: SortColumn, *, is_nvidia: bool = True) -> str:
     """Return what a column is called in menus."""
-    title = column_named(name).title
+    title = title_column(name, is_nvidia=is_nvidia)
     return _WORDS.get(name) or (title if len(title) <= 3 else title.lower().replace("gpu", "GPU"))
 
 

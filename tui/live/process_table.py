@@ -39,6 +39,7 @@ from .process_rows import (
     find_terms,
     runs_text,
     sort_rows,
+    title_column,
 )
 
 SIDE_SCROLL_CELLS = 8
@@ -397,16 +398,14 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
         # An arrow that is a letter must not look like one of the title.
         blank = " " if mark and self.glyphs.name == "ascii" else ""
-        words = column.title
-        if column.name == "sm" and not self._has_nvidia:
-            words = "BUSY"  # a streaming multiprocessor is NVIDIA's
+        words = title_column(column.name, is_nvidia=self.has_nvidia)
         title = f"{mark}{blank}{words}" if column.is_number else f"{words}{blank}{mark}"
         if column.width and cell_len(title) != column.width + 1:
             title = fit_columns([title], [column.width], "r" if column.is_number else "l", ELLIPSIS)[0]
         return Span(title, "accent" if is_sorted else "muted")
 
     @property
-    def _has_nvidia(self) -> bool:
+    def has_nvidia(self) -> bool:
         """Whether a row is of a GPU by NVIDIA, or there is no row that says of which."""
         return not self._all_rows or any(find_tools(row.device) is NVIDIA for row in self._all_rows)
 

@@ -147,3 +147,12 @@ def test_only_a_gpu_of_nvidia_has_an_sm_clock(name: str, word: str) -> None:
     device = replace(make(), name=name)
     assert any(fact.startswith(f"{word} 1,") for fact in facts_of(device))
     assert ("SM" in words_of(device)) is (word == "SM")
+
+
+def test_an_amd_gpu_is_asked_for_nothing_that_only_nvidia_has() -> None:
+    activity = DeviceActivity(sm_clock_mhz=2101, memory_clock_mhz=1300)
+    shown = words_of(replace(make(activity, DeviceHardware()), name="AMD Instinct MI300X"))
+    assert shown.startswith("clocks core clock 2,101 MHz memory clock 1,300 MHz")
+    assert "not reported" in shown
+    for word in ("NVLink", "CUDA", "compute mode", "performance state", "SM"):
+        assert word not in shown

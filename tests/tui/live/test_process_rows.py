@@ -81,6 +81,8 @@ def test_what_is_unknown_is_never_zero() -> None:
         (3599.0, "59 m"),
         (3600.0, "1 h 00 m"),
         (90_000.0, "1 d 01 h"),
+        (100 * 86_400.0, "100 d"),
+        (1110 * 86_400.0, "1,110 d"),
     ],
 )
 def test_a_run_time_changes_once_a_minute_at_most(seconds: float | None, text: str) -> None:

@@ -19,6 +19,7 @@ from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.live.process_rows import SortOrder
+from vramscope.tui.screens.dialogs import MarkedList
 
 
 def snapshot_of(used_by_pid: dict[int, int], seq: int = 1) -> Snapshot:
@@ -109,9 +110,14 @@ async def test_only_a_gpu_of_nvidia_has_an_sm_column(name: str, title: str) -> N
     busy = msgspec.structs.replace(make_process(1, 9), sm_percent=50.0)
     device = msgspec.structs.replace(make_device(0), name=name, processes=(busy,))
     app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
-    async with app.run_test(size=(140, 30)):
+    async with app.run_test(size=(140, 30)) as pilot:
         heading = app.live.processes.render_line(0).text.split()
         assert [word for word in heading if word in {"SM", "BUSY"}] == [title]
+        for key in ("c", "s"):  # the dialogs that choose columns and their order say the same
+            await pilot.press(key)
+            lines = [str(it.prompt).lower().split() for it in app.screen.query_one(MarkedList).options]
+            assert [word for line in lines for word in line if word in {"sm", "busy"}] == [title.lower()]
+            await pilot.press("escape")
 
 
 async def test_a_driver_that_does_not_tell_is_not_an_empty_list() -> None:
