@@ -295,8 +295,10 @@ def _describe_lost(lost: Sequence[DeviceSample]) -> Clause:
     reason = (lost[0].reason or "").rstrip(".") if len(lost) == 1 else ""
     if not reason:
         return (head,)
-    # The remedy goes before the cause.
-    return tuple(dict.fromkeys((f"{head}: {reason}", f"{head}: {reason.partition('; ')[0]}", head)))
+    # The remedy goes before the cause; what is left names its place where the number is one of ours.
+    address = lost[0].pci_address
+    placed = f"{head} at {address}" if address is not None and address in reason else head
+    return tuple(dict.fromkeys((f"{head}: {reason}", f"{head}: {reason.partition('; ')[0]}", placed, head)))
 
 
 def _describe_stale(stale: Sequence[DeviceSample]) -> Clause:

@@ -220,6 +220,16 @@ def test_lost_device_is_said_at_any_width_from_ten() -> None:
     assert verdict.text(11) == "GPU 2 lost…"
 
 
+def test_a_lost_device_whose_reason_is_long_is_named_by_its_place() -> None:
+    reason = "the kernel driver lists this GPU at 0000:41:00.0, but NVML does not count it; see `dmesg`"
+    gone = msgspec.structs.replace(
+        device(None, index=2, state="lost", reason=reason), pci_address="0000:41:00.0"
+    )
+    verdict = summarize(sample(device(60), gone), ())
+    assert verdict.text(90).startswith("GPU 2 lost at 0000:41:00.0 · ")
+    assert reason in verdict.text(200)
+
+
 def test_finding_of_a_device_that_is_gone_or_lost_does_not_lead() -> None:
     assert summarize(FULL, (finding(uuid="GPU-9"),)).level == "unknown"
     assert summarize(LOST, (finding(uuid="GPU-2"),)).level == "high"

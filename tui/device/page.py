@@ -213,7 +213,11 @@ class _Sections:
         return TimeSpan(now_s, self._content.window_s, interval_s, clock == "wall", moment, uuids, clock)
 
     def _absence(self) -> list[Line]:
-        """Return how to get missing allocator data."""
+        """Return in full why the device has no values, or how to get missing allocator data."""
+        device = self._view.device
+        if device.state in ("lost", "unsupported") and device.reason:
+            reason = f"{device.reason[:1].upper()}{device.reason[1:]}"
+            return [[Span(f" {text}", "medium")] for text in wrap_words(reason, self._width - 2)]
         if self._view.ranks or self._view.servers or self._view.device.kind == "trace":
             return []
         words = NO_PROBE_BUT_KEY if self._content.remedy == "key" else NO_PROBE

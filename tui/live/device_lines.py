@@ -449,15 +449,13 @@ def add_scale(
 
 
 def _name_level(view: DeviceView, number: int, rows: int, glyphs: Glyphs, *, is_utilization: bool) -> str:
+    if not is_utilization and not view.scale_bytes:
+        return ""  # nothing is drawn
     if number == 0:
-        if is_utilization:
-            return " 100 %"
-        return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
+        return " 100 %" if is_utilization else f" {gib_text(view.scale_bytes, glyphs)} GiB"
     if number == rows - 1:
         # Where the axis does not name the graph, its scale does.
         return " 0 util" if is_utilization else " 0"
     if rows >= 7 and number == rows // 2 and rows % 2:
-        if is_utilization:
-            return " 50"
-        return f" {gib_text(view.scale_bytes / 2, glyphs)}" if view.scale_bytes else ""
+        return " 50" if is_utilization else f" {gib_text((view.scale_bytes or 0) / 2, glyphs)}"
     return ""

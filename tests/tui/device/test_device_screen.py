@@ -244,3 +244,20 @@ async def _settle(pilot: Pilot[None], size: Size) -> None:
     async with asyncio.timeout(60):
         while pilot.app.screen._compositor.size != size:
             await pilot.pause()
+
+
+async def test_a_lost_device_says_in_full_why_and_nothing_of_a_probe() -> None:
+    reason = "the kernel driver lists this GPU at 0000:02:00.0 (/dev/nvidia1), but NVML does not count it: "
+    reason += "it fell off the bus or could not be started; see `dmesg | grep -i xid`, reset or reboot"
+    snapshot = make_snapshot(2)
+    assert snapshot.sample is not None
+    first, second = snapshot.sample.devices
+    lost = DeviceSample(second.uuid, 1, state="lost", reason=reason)
+    sample = msgspec.structs.replace(snapshot.sample, devices=(first, lost))
+    app = make_app(FakeFeed(make_snapshot(sample=sample)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("end", "2")
+        await pilot.pause()
+        text = " ".join(shown_text(app).split())
+        assert reason[1:] in text
+        assert "No allocator data" not in text
