@@ -115,11 +115,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The others compute meanwhile, one of them first what loads torch. At the end one worker would have the
     longest, and the cores nothing to do.
     """
-    items.sort(key=lambda item: not item.path.is_relative_to(REPOSITORY / "tests" / "vramscope"))
-    waiting = [item for item in items if item.get_closest_marker("waits")]
-    others = [item for item in items if not item.get_closest_marker("waits")]
-    loading = [item for item in others if item.get_closest_marker("loads_torch")]
-    rest = [item for item in others if not item.get_closest_marker("loads_torch")]
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/vramscope/"))
+    waiting: list[pytest.Item] = []
+    loading: list[pytest.Item] = []
+    rest: list[pytest.Item] = []
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        (waiting if "waits" in names else loading if "loads_torch" in names else rest).append(item)
     count = int(getattr(config, "workerinput", {}).get("workercount", 1))
     ordered: list[pytest.Item] = []
     lanes = min(WAITING_WORKERS, count)
@@ -135,8 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Let the collector of this process come less often."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.freeze()  # without a collection, which would walk all that was collected and find nothing
     gc.enable()
-    leave_out_of_collections()
 
 
 @pytest.hookimpl(trylast=True)
