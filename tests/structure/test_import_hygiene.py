@@ -51,6 +51,25 @@ def _run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
     return result, _imported(result.stderr)
 
 
+def _run_each(*runs: tuple[str, ...]) -> tuple[list[int], set[str]]:
+    """Run verbs one after the other in one interpreter; return their codes and what any of them imported."""
+    code = (
+        "import json, sys\nfrom vramscope.cli.application import run\n"
+        f"codes = [run(list(words)) for words in {runs!r}]\n"
+        "print(json.dumps(codes))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in result.stderr, result.stderr
+    return json.loads(result.stdout.splitlines()[-1]), _imported(result.stderr)
+
+
 @pytest.mark.parametrize(
     ("arguments", "forbidden"),
     [
@@ -82,25 +101,21 @@ def test_headless_verbs_load_no_screen_and_nothing_heavy(
     assert imported & (forbidden | BARE_NAMES) == set()
 
 
-@pytest.mark.parametrize(
-    "verb", [("profile",), ("oom",), ("leak",), ("leak", "--enable-tracking"), ("fragment",)], ids=" ".join
-)
-def test_reports_of_a_file_load_no_screen_no_driver_and_nothing_heavy(
-    verb: tuple[str, ...], private_environment: Path
-) -> None:
+def test_reports_of_a_file_load_no_screen_no_driver_and_nothing_heavy(private_environment: Path) -> None:
     series = private_environment / "series.csv"
     series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
-    result, imported = _run(*verb, "--input", str(series))
-    assert result.returncode == 0, result.stderr
+    verbs = (("profile",), ("oom",), ("leak",), ("leak", "--enable-tracking"), ("fragment",))
+    codes, imported = _run_each(*((*verb, "--input", str(series)) for verb in verbs))
+    assert codes == [0] * len(verbs)
     assert "vramscope.exporters.reports.frame" in imported
     forbidden = SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}
     assert imported & (forbidden | BARE_NAMES) == set()
 
 
-@pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
-def test_reports_of_a_node_load_no_screen_and_nothing_heavy(verb: str) -> None:
-    result, imported = _run(verb, "--duration", "1")
-    assert "vramscope.engine.sampling.live" in imported, result.stderr
+def test_reports_of_a_node_load_no_screen_and_nothing_heavy() -> None:
+    verbs = ("profile", "oom", "leak", "fragment")
+    _, imported = _run_each(*((verb, "--duration", "100ms", "--interval", "100ms") for verb in verbs))
+    assert "vramscope.engine.sampling.live" in imported
     assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
 
 
@@ -134,24 +149,19 @@ def test_importing_and_exporting_loads_no_screen_no_driver_and_nothing_heavy(
 ) -> None:
     series, path = private_environment / "series.csv", private_environment / "run.vscope"
     series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
-    for words in (
+    codes, imported = _run_each(
         ("import", str(series), "-o", str(path)),
         ("export", str(path), "--prometheus"),
         ("diff", str(series), str(path), "--json"),
-    ):
-        result, imported = _run(*words)
-        assert result.returncode == 0, result.stderr
-        assert "vramscope.engine.recording.recording" in imported
-        assert (
-            imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq", "pynvml", "psutil", "pyarrow"}) == set()
-        )
+    )
+    assert codes == [0, 0, 0]
+    assert "vramscope.engine.recording.recording" in imported
+    assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq", "pynvml", "psutil", "pyarrow"}) == set()
 
 
-@pytest.mark.parametrize(
-    "name", ["MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector"]
-)
-def test_classes_for_programs_load_no_screen_and_nothing_heavy(name: str) -> None:
-    modules = _modules_after(f"import vramscope\nvramscope.{name}()")
+def test_classes_for_programs_load_no_screen_and_nothing_heavy() -> None:
+    names = ("MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector")
+    modules = _modules_after("import vramscope\n" + "\n".join(f"vramscope.{name}()" for name in names))
     assert modules & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
 
 

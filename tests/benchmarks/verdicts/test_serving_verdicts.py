@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks import serving_scenes
 from benchmarks.serving_scenes import FAMILIES, SPLITS, Split, find_seed, list_serving_tasks, make_scene
 from benchmarks.serving_verdicts import (
     KnownRate,
@@ -18,6 +19,12 @@ from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServ
 
 RUN = Watched("ramp", "ramp/0", 2000.0, 500.0, 1900.0, ((1700.0, None),), 190.0)
 QUIET = Watched("steady", "steady/0", 7200.0, None, None, (), None)
+
+
+@pytest.fixture
+def any_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all servers have one capacity: to find their own takes seconds, and no shape depends on it."""
+    monkeypatch.setattr(serving_scenes._Server, "capacity", 2.0)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,7 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
     assert names["sealed2"] == names["sealed"]
 
 
+@pytest.mark.usefixtures("any_capacity")
 @pytest.mark.parametrize("name", ["outgrow", "clients"])
 def test_new_families_fill_the_pool_by_what_they_are_named_after(name: str) -> None:
     """Neither raises the rate of requests: what grows is their length, or the number of those who ask."""
@@ -88,6 +96,7 @@ def test_new_families_fill_the_pool_by_what_they_are_named_after(name: str) -> N
         assert max(rates) >= 1.4 / 0.3 * min(rates)
 
 
+@pytest.mark.usefixtures("any_capacity")
 @pytest.mark.parametrize("name", ["stairs", "doubling", "lull"])
 def test_sealed_families_that_grow_end_beyond_the_pool(name: str) -> None:
     task = next(it for it in list_serving_tasks("sealed") if FAMILIES[it[1]].name == name)
@@ -99,6 +108,7 @@ def test_sealed_families_that_grow_end_beyond_the_pool(name: str) -> None:
     assert max(before) < 0.6 * rate.at(scene.duration_s)
 
 
+@pytest.mark.usefixtures("any_capacity")
 @pytest.mark.parametrize("name", ["drift", "terrace"])
 def test_sealed_families_that_stay_below_the_pool_grow_all_the_same(name: str) -> None:
     task = next(it for it in list_serving_tasks("sealed") if FAMILIES[it[1]].name == name)
@@ -109,6 +119,7 @@ def test_sealed_families_that_stay_below_the_pool_grow_all_the_same(name: str) -
     assert max(rates) > 1.5 * min(rates)
 
 
+@pytest.mark.usefixtures("any_capacity")
 def test_sizes_and_lengths_of_the_splits_differ() -> None:
     def describe(split: Split) -> set[int]:
         tasks = [it for it in list_serving_tasks(split) if FAMILIES[it[1]].name == "steady"][:6]
