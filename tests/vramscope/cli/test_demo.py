@@ -115,12 +115,6 @@ def test_the_story_is_told_to_its_end_and_nothing_is_left_running(
     assert "small_gpt.py" in explained.stdout, "the stacks of what was live lead into the model"
 
 
-def test_a_demo_ends_by_itself_after_the_time_that_was_set(state_folder: Path) -> None:
-    with terminal("demo", "--duration", "2s") as screen:
-        assert screen.wait_for_end() == 0
-    assert (state_folder / "output.log").exists()
-
-
 @pytest.mark.waits
 def test_a_viewer_that_is_killed_takes_the_job_and_the_folder_along(
     state_folder: Path, private_environment: Path
@@ -136,15 +130,16 @@ def test_a_viewer_that_is_killed_takes_the_job_and_the_folder_along(
         wait_until(lambda: not folder.exists(), 20.0, what="the agent to remove its folder")
 
 
-def test_two_demos_at_once_write_to_folders_of_their_own(state_folder: Path) -> None:
+def test_two_demos_at_once_write_to_folders_of_their_own_and_one_ends_after_the_time_that_was_set(
+    state_folder: Path,
+) -> None:
     outputs = [folder / "output.log" for folder in (state_folder, state_folder.parent / "demo-2")]
-    with terminal("demo") as first, terminal("demo") as second:
-        for screen in (first, second):
-            screen.wait_for("Alerts")
+    with terminal("demo") as first, terminal("demo", "--duration", "2s") as second:
+        first.wait_for("Alerts")
         wait_until(lambda: all(it.exists() for it in outputs), what="the output of two jobs")
-        for screen in (first, second):
-            screen.type("q")
-            assert screen.wait_for_end() == 0
+        assert second.wait_for_end() == 0
+        first.type("q")
+        assert first.wait_for_end() == 0
 
 
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
