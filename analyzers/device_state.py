@@ -13,7 +13,7 @@ from .findings.evidence import EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
     Crossing,
-    DeviceTrack,
+    CrossingTrack,
     DeviceTracks,
     begin_finding,
     find_gap_s,
@@ -65,7 +65,7 @@ def _advise(kind: str, device: DeviceSample) -> str:
     return _ADVICE[kind].format(log=tools.log, reset=tools.word_reset(device))
 
 
-class StateTrack(DeviceTrack):
+class StateTrack(CrossingTrack):
     """Whether one device answers, and its open finding, if any."""
 
     def __init__(self) -> None:
@@ -73,7 +73,10 @@ class StateTrack(DeviceTrack):
         self._lost = Crossing()
         self._stale = Crossing()
         self._answered_s: float | None = None
-        self._last_s: float | None = None
+
+    @property
+    def crossings(self) -> tuple[Crossing, ...]:
+        return self._lost, self._stale
 
     def adopt(self, finding: Finding) -> None:
         super().adopt(finding)
@@ -82,12 +85,12 @@ class StateTrack(DeviceTrack):
         self._answered_s = _LAST_ANSWER.read_number(finding)
 
     def restart(self) -> None:
-        self._last_s = self._answered_s = self.settled_until_s = None
-        self._restart_crossings()
+        super().restart()
+        self._answered_s = None
 
     def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Sequence[Finding]:
         time_s = sample.time_s
-        self._note_time(time_s, gap_s)
+        self.note_time(time_s, gap_s)
         self.absence.restart()
         is_answering = device.state in _ANSWERING
         if is_answering:
@@ -96,23 +99,6 @@ class StateTrack(DeviceTrack):
         is_stale = device.state == "stale" and not self._lost.is_active
         self._stale.observe(time_s, is_beyond=is_stale, is_back=is_answering)
         return () if self.is_settled(time_s) else self._conclude(sample, device)
-
-    def note_absence(self, time_s: float, gap_s: float) -> tuple[Finding, ...]:
-        """Count one sample that does not list the device; return its finding if that closed."""
-        self._note_time(time_s, gap_s)
-        self._lost.restart()
-        self._stale.restart()
-        return self.observe_absence(time_s, is_lost=False)
-
-    def _note_time(self, time_s: float, gap_s: float) -> None:
-        """Store the time of a sample; forget what was asked before a gap."""
-        if self._last_s is not None and time_s - self._last_s > gap_s:
-            self._restart_crossings()
-        self._last_s = time_s
-
-    def _restart_crossings(self) -> None:
-        for crossing in (self._lost, self._stale, self.absence):
-            crossing.restart()
 
     def _conclude(self, sample: Sample, device: DeviceSample) -> Sequence[Finding]:
         time_s = sample.time_s

@@ -14,7 +14,7 @@ from .findings.evidence import CAPACITY, LIVE, EvidenceKey
 from .findings.lifecycle import (
     DWELL_S,
     Crossing,
-    DeviceTrack,
+    CrossingTrack,
     DeviceTracks,
     begin_finding,
     find_gap_s,
@@ -71,7 +71,7 @@ class _Level(NamedTuple):
         return max(SCARCE_FREE_SHARE * self.total_bytes, SCARCE_FREE_BYTES)
 
 
-class PressureTrack(DeviceTrack):
+class PressureTrack(CrossingTrack):
     """One device over the last samples, and its open finding, if any."""
 
     def __init__(self) -> None:
@@ -79,7 +79,10 @@ class PressureTrack(DeviceTrack):
         self._full = Crossing()
         self._scarce = Crossing()
         self._peak = _Level(0, 0, 0)
-        self._last_s: float | None = None
+
+    @property
+    def crossings(self) -> tuple[Crossing, ...]:
+        return self._full, self._scarce
 
     def adopt(self, finding: Finding) -> None:
         super().adopt(finding)
@@ -87,17 +90,13 @@ class PressureTrack(DeviceTrack):
         self._scarce = Crossing(is_active=finding.severity != "low")
         self._peak = _Level(*(key.read_count(finding) or 0 for key in (_PEAK, CAPACITY, _FREE)))
 
-    def restart(self) -> None:
-        self._last_s = self.settled_until_s = None
-        self._restart_crossings()
-
     def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Sequence[Finding]:
         self.absence.restart()
         level = _read_level(device)
         if level is None:
             return ()
         time_s = sample.time_s
-        self._note_time(time_s, gap_s)
+        self.note_time(time_s, gap_s)
         was_asked = self._full.is_asked
         if _is_filled_on_purpose(sample, device):
             self._full.observe(time_s, is_beyond=False, is_back=True)
@@ -110,23 +109,6 @@ class PressureTrack(DeviceTrack):
             return ()
         self._note_peak(level, is_new=self.finding is None and not was_asked)
         return self._conclude(sample, device, level)
-
-    def note_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> tuple[Finding, ...]:
-        """Count one sample that does not list the device; return its finding if that closed."""
-        self._note_time(time_s, gap_s)
-        self._full.restart()
-        self._scarce.restart()
-        return self.observe_absence(time_s, is_lost=is_lost)
-
-    def _note_time(self, time_s: float, gap_s: float) -> None:
-        """Store the time of a sample; forget what was asked before a gap."""
-        if self._last_s is not None and time_s - self._last_s > gap_s:
-            self._restart_crossings()
-        self._last_s = time_s
-
-    def _restart_crossings(self) -> None:
-        for crossing in (self._full, self._scarce, self.absence):
-            crossing.restart()
 
     def _note_peak(self, level: _Level, *, is_new: bool) -> None:
         peak = self._peak

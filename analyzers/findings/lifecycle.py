@@ -308,6 +308,39 @@ class DeviceTrack(OpenFinding, ABC):
         """Forget everything but the open finding: the clock was set back."""
 
 
+class CrossingTrack(DeviceTrack):
+    """What is watched of one device by crossings, whose samples must follow without a gap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_s: float | None = None
+
+    @property
+    @abstractmethod
+    def crossings(self) -> tuple[Crossing, ...]: ...
+
+    def restart(self) -> None:
+        self._last_s = self.settled_until_s = None
+        self._restart_crossings()
+
+    def note_time(self, time_s: float, gap_s: float) -> None:
+        """Store the time of a sample; forget what was asked before a gap."""
+        if self._last_s is not None and time_s - self._last_s > gap_s:
+            self._restart_crossings()
+        self._last_s = time_s
+
+    def note_absence(self, time_s: float, gap_s: float, *, is_lost: bool = False) -> tuple[Finding, ...]:
+        """Count one sample that does not list the device; return its finding if that closed."""
+        self.note_time(time_s, gap_s)
+        for crossing in self.crossings:
+            crossing.restart()
+        return self.observe_absence(time_s, is_lost=is_lost)
+
+    def _restart_crossings(self) -> None:
+        for crossing in (*self.crossings, self.absence):
+            crossing.restart()
+
+
 class DeviceTracks(Generic[OfDevice]):
     """One track for each device of every node, also while samples do not list it and its finding is open."""
 

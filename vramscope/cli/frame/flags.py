@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 ValueT = TypeVar("ValueT")
 _MOST_DIGITS = 20
+# Sides of a figure in inches, and dots an inch.
+_MOST_IN = 100.0
+_MOST_DPI = 2400
 
 
 class Reading(Generic[ValueT]):
@@ -303,6 +306,18 @@ def add_figure_flag(group: "_ActionsContainer", text: str, *, flag: str = "--fig
         type=FIGURE,
         help=f"{text} (.pdf, .png or .svg); DIR/ gets all figures",
     )
+
+
+def add_figure_size_flags(group: "_ActionsContainer", *, size: str, dots: str) -> None:
+    """Add `--figsize` and `--dpi`; the texts say what holds without them, and whose dots are meant."""
+    group.add_argument(
+        "--figsize",
+        metavar=("W", "H"),
+        nargs=2,
+        type=between(0.5, _MOST_IN),
+        help=f"size of the figure in inches (default: {size})",
+    )
+    group.add_argument("--dpi", metavar="N", type=between(10, _MOST_DPI), help=f"dots per inch of {dots}")
 
 
 MIN_SPEED = 0.001

@@ -10,10 +10,10 @@ from ..frame.emit import complain
 from ..frame.flags import (
     FigureTarget,
     add_figure_flag,
+    add_figure_size_flags,
     add_fit_flag,
     add_format_flags,
     add_old_flag,
-    between,
     build_look_flags,
     choose_fit_code,
     pick,
@@ -46,8 +46,6 @@ EXIT_CODES: dict[int | str, str] = {
     3: "no run fits --capacity, and --fail-on unfit is given",
 }
 STYLES = ("usenix", "original")
-LARGEST_IN = 100.0
-LARGEST_DPI = 2400
 _IN_BATCH = (
     "memory_dir",
     "log_dir",
@@ -83,16 +81,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     add_figure_flag(output, "draw the heat map")
     add_old_flag(output, "--output", use="--figure DIR/", dest="output", type=Path)
     parser.set_defaults(max_memory=None, output=None)
-    output.add_argument(
-        "--figsize",
-        metavar=("W", "H"),
-        nargs=2,
-        type=between(0.5, LARGEST_IN),
-        help="size of the figure in inches (default: one column of a paper)",
-    )
-    output.add_argument(
-        "--dpi", metavar="N", type=between(10, LARGEST_DPI), help="dots per inch of the PNG (default 600)"
-    )
+    add_figure_size_flags(output, size="one column of a paper", dots="the PNG (default 600)")
     output.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
     output.add_argument(
         "--batch", metavar="FILE.toml", type=Path, help="draw all figures that this file describes"

@@ -10,10 +10,10 @@ from ..frame.flags import (
     FIGURE,
     Reading,
     add_figure_flag,
+    add_figure_size_flags,
     add_fit_flag,
     add_format_flags,
     add_old_flag,
-    between,
     build_look_flags,
 )
 from ..frame.parse import SubParsers, add_verb
@@ -41,8 +41,6 @@ EXIT_CODES: dict[int | str, str] = {
     130: "interrupted; what was measured is printed",
 }
 STYLES = ("usenix", "original")
-LARGEST_IN = 100.0
-LARGEST_DPI = 2400
 # Default of the script that this verb replaces.
 DEFAULT_SIZE = "3b"
 
@@ -118,18 +116,8 @@ def _add_output(group: _ArgumentGroup) -> None:
     for old in ("--output", "-o"):
         add_old_flag(group, old, use="--figure", dest="figure", type=FIGURE)
     group.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
-    group.add_argument(
-        "--figsize",
-        metavar=("W", "H"),
-        nargs=2,
-        type=between(0.5, LARGEST_IN),
-        help="size of the figure in inches (default: text width of a paper)",
-    )
-    group.add_argument(
-        "--dpi",
-        metavar="N",
-        type=between(10, LARGEST_DPI),
-        help="dots per inch of a PNG (default 600, with --style original 300)",
+    add_figure_size_flags(
+        group, size="text width of a paper", dots="a PNG (default 600, with --style original 300)"
     )
     group.add_argument("--csv", metavar="FILE", type=Path, help="write one row for each phase, in bytes")
     add_format_flags(
