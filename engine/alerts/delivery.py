@@ -1,22 +1,27 @@
-"""The hub's end of the hooks: bounded queues, a process for each delivery, nothing that waits."""
+"""The hub's end of the hooks: alerts in bounded queues, a process for each delivery, nothing that waits."""
 
 import os
+import re
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
 from ..child_processes import module_command, own_environment
 from ..clock import Clock, SystemClock
-from ..model import Evidence, Finding, HookStatus, make_finding_id
+from ..model import Evidence, Finding, HookStatus, Severity, make_finding_id
 from ..settings import AlertSettings
-from ..text import last_printable_line
-from .payload import Alert, DeliveryJob, Hook, list_hooks, make_alert
+from ..settings.model import AlertEvent, AlertFormat
+from ..text import clean_texts, last_printable_line
+from ..units import format_age
 from .state import Crossing, is_told
 
+ALERT_SCHEMA: Final = "vramscope.alert/1"
+RETRY_AFTER_S = 2.0
+_HOST = re.compile(r"(https?)://(?:[^/?#]*@)?([^/?#@\s]+)")
 # For one hook; the oldest make room.
 MAX_WAITING = 64
 BURST = 20
@@ -29,6 +34,104 @@ PROGRAM = "vramscope.engine.alerts.deliverer"
 Process = subprocess.Popen[bytes]
 # Starts a process for a job; returns it and a file in memory with its output.
 Start = Callable[[bytes], tuple[Process, int]]
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """One crossing of one finding, as hooks get it."""
+
+    schema: Literal["vramscope.alert/1"]
+    # The same for the same crossing, however often it arrives.
+    id: str
+    event: AlertEvent
+    # In one line, for chats and pagers.
+    text: str
+    # When it opened, was raised or closed, in seconds since the epoch.
+    time_s: float
+    # Highest severity so far.
+    gravest: Severity
+    # As in `vramscope --json`.
+    finding: Finding
+    # Version of the vramscope that sent it.
+    version: str
+    # Somebody tries the hook out, and nothing is the matter.
+    is_test: bool = False
+
+
+def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
+    """Make the alert of a crossing, with every text printable: chats and pagers show them too."""
+    event = crossing.event
+    gravest = crossing.gravest
+    finding = clean_texts(crossing.finding)
+    # A raise is sent once for each severity, all else once for a finding.
+    rank = f"-{finding.severity}" if event == "raised" else ""
+    time_s = {"opened": finding.opened_s, "raised": finding.updated_s, "closed": finding.closed_s}[event]
+    return Alert(
+        schema=ALERT_SCHEMA,
+        id=f"{finding.id}-{event}{rank}",
+        event=event,
+        text=("TEST, nothing is wrong. " if is_test else "") + _summarize(event, finding),
+        time_s=finding.updated_s if time_s is None else time_s,
+        gravest=gravest,
+        finding=finding,
+        version=version,
+        is_test=is_test,
+    )
+
+
+def _summarize(event: AlertEvent, finding: Finding) -> str:
+    if event == "closed":
+        lasted = format_age(max(0.0, (finding.closed_s or finding.updated_s) - finding.opened_s))
+        return f"{finding.node}: over after {lasted}: {finding.title}"
+    head = f"{finding.node}: {finding.severity}" + (", more severe than before" if event == "raised" else "")
+    advice = f" To do: {finding.advice}" if finding.advice else ""
+    return f"{head}: {finding.title.rstrip('.')}.{advice}"
+
+
+class Hook(msgspec.Struct, frozen=True):
+    command: tuple[str, ...] | None = None
+    url: str | None = None
+    format: AlertFormat = "vramscope"
+    # For one try; a webhook has two.
+    timeout_s: float = 10.0
+    retry_after_s: float = RETRY_AFTER_S
+
+    @property
+    def name(self) -> str:
+        return "command" if self.command is not None else "webhook"
+
+    @property
+    def target(self) -> str:
+        """A program, or the host of an address, without what may be secret."""
+        return self.command[0] if self.command is not None else describe_address(self.url or "")
+
+    @property
+    def longest_s(self) -> float:
+        """How long delivering may take at most, the start of the process and both tries included."""
+        return 2 * self.timeout_s + self.retry_after_s + 10.0
+
+
+class DeliveryJob(msgspec.Struct, frozen=True):
+    hook: Hook
+    alert: Alert
+
+
+def list_hooks(settings: AlertSettings) -> list[Hook]:
+    hooks = []
+    if settings.command is not None:
+        hooks.append(
+            Hook(command=settings.command, format=settings.command_format, timeout_s=settings.timeout_s)
+        )
+    if settings.webhook_url is not None:
+        hooks.append(
+            Hook(url=settings.webhook_url, format=settings.webhook_format, timeout_s=settings.timeout_s)
+        )
+    return hooks
+
+
+def describe_address(url: str) -> str:
+    """Return an address without user, password, path and query, which may be secret."""
+    found = _HOST.match(url)  # urllib is for the process that delivers
+    return f"{found[1]}://{found[2]}/…" if found else "an invalid address"
 
 
 def start_deliverer(job: bytes) -> tuple[Process, int]:

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.alerts.findings import make_finding
 from tests.structure.tree import ROOT
 from vramscope.engine.alerts.deliverer import deliver
-from vramscope.engine.alerts.payload import DeliveryJob, Hook, make_alert
+from vramscope.engine.alerts.delivery import DeliveryJob, Hook, make_alert
 from vramscope.engine.alerts.state import Crossing
 from vramscope.engine.model import Severity
 from vramscope.engine.settings.model import AlertEvent

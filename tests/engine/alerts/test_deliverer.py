@@ -18,14 +18,12 @@ from tests.engine.alerts.findings import NOON_S, make_finding
 from tests.engine.alerts.receiver import Receiver
 from tests.hostile import HOSTILE, list_forbidden, poison
 from tests.waiting import wait_until
-from vramscope.engine.alerts.deliverer import DeliveryError, deliver
-from vramscope.engine.alerts.payload import (
-    MAX_VARIABLE_CHARS,
+from vramscope.engine.alerts.deliverer import MAX_VARIABLE_CHARS, DeliveryError, deliver, make_variables
+from vramscope.engine.alerts.delivery import (
     Alert,
     DeliveryJob,
     Hook,
     make_alert,
-    make_variables,
 )
 from vramscope.engine.alerts.state import Crossing
 

@@ -10,8 +10,7 @@ import pytest
 from tests.engine.alerts.findings import NOON_S, HandClock, make_finding
 from tests.engine.alerts.receiver import Receiver
 from tests.waiting import wait_until
-from vramscope.engine.alerts.delivery import BURST, MAX_WAITING, Delivery, Start
-from vramscope.engine.alerts.payload import DeliveryJob
+from vramscope.engine.alerts.delivery import BURST, MAX_WAITING, Delivery, DeliveryJob, Start
 from vramscope.engine.alerts.state import Crossing, CrossingLog
 from vramscope.engine.model import Finding
 from vramscope.engine.settings import AlertSettings

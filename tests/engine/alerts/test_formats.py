@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from tests.engine.alerts.findings import NOON_S, make_finding
 from tests.engine.alerts.receiver import Receiver
-from vramscope.engine.alerts.deliverer import deliver
-from vramscope.engine.alerts.payload import Alert, DeliveryJob, encode_alert, list_hooks, make_alert
+from vramscope.engine.alerts.deliverer import deliver, encode_alert
+from vramscope.engine.alerts.delivery import Alert, DeliveryJob, list_hooks, make_alert
 from vramscope.engine.alerts.state import Crossing
 from vramscope.engine.model import Finding, Severity
 from vramscope.engine.settings.model import AlertEvent, AlertFormat, AlertSettings
