@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -146,9 +147,12 @@ def _call(action: Callable[[], Any]) -> int:
 
 
 def load_torch() -> None:
-    """Load torch, and what the first step of any optimizer loads."""
+    """Load torch, what the first step of any optimizer loads, and Opacus, which takes a second."""
     import torch
     import torch._dynamo  # noqa: F401
+
+    with warnings.catch_warnings(action="ignore"), contextlib.suppress(ImportError):
+        import opacus  # noqa: F401
 
 
 def load_vramscope() -> None:
