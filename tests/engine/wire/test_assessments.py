@@ -33,6 +33,7 @@ def _levels(assessments: tuple[Assessment, ...]) -> list[str]:
     return [assessment.level for assessment in assessments]
 
 
+@pytest.mark.waits
 def test_the_newest_word_reaches_early_and_late_viewers(private_environment: Path) -> None:
     with (
         RunningHub(private_environment) as running,
@@ -48,6 +49,7 @@ def test_the_newest_word_reaches_early_and_late_viewers(private_environment: Pat
     assert (calm.time_s, grave.time_s) == (1001.0, 1002.0)
 
 
+@pytest.mark.waits
 def test_a_restarted_worker_assesses_anew_from_the_ring(private_environment: Path) -> None:
     with RunningHub(private_environment) as running, Client(private_environment) as client:
         with RunningWorker(private_environment, UsedAssessor()):
@@ -59,6 +61,7 @@ def test_a_restarted_worker_assesses_anew_from_the_ring(private_environment: Pat
     assert anew.time_s == 1002.0
 
 
+@pytest.mark.waits
 def test_a_device_that_is_gone_for_a_minute_takes_its_assessment_along(private_environment: Path) -> None:
     with (
         RunningHub(private_environment) as running,

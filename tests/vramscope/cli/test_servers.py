@@ -62,6 +62,7 @@ def test_what_is_no_address_is_a_usage_error() -> None:
     assert "--serving nonsense: expected the address of a server" in outcome.stderr
 
 
+@pytest.mark.waits
 def test_a_recording_keeps_servers(server: SimulatedEndpoint, tmp_path: Path) -> None:
     path = tmp_path / "run.vscope"
     outcome = run("record", "--duration", "3s", "--interval", "0.5", "--serving", server.url, "-o", str(path))
@@ -118,6 +119,7 @@ def test_servers_are_exported_as_tables_only() -> None:
     assert "--serving needs --csv or --parquet" in outcome.stderr
 
 
+@pytest.mark.waits
 def test_a_server_is_found_by_the_process_on_the_device(
     pretend_driver: PretendDriver, tmp_path: Path
 ) -> None:

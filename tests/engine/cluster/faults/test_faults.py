@@ -161,6 +161,7 @@ def test_a_history_comes_through_that_takes_longer_than_a_connection_without_lif
         assert it.path.connections <= connections + 1
 
 
+@pytest.mark.waits
 def test_a_viewer_that_stands_still_misses_nothing_in_the_end_and_holds_up_nobody() -> None:
     with scene() as it:
         it.publish(make_sample(1))
@@ -179,6 +180,7 @@ def test_a_viewer_that_stands_still_misses_nothing_in_the_end_and_holds_up_nobod
         assert newest(it.near).samples_dropped == 0
 
 
+@pytest.mark.waits
 def test_a_handshake_that_is_held_up_says_nothing_of_keys() -> None:
     with scene() as it:
         it.publish(make_sample(1))
