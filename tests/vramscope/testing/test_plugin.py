@@ -21,6 +21,7 @@ from vramscope.testing.measuring import (
 )
 
 MIB = 1 << 20
+# Without storage, as one test is here, a process loads for as long again.
 PROGRAM = """
 import torch
 
@@ -39,7 +40,7 @@ from program import keep
 def test_grows():
     keep(200)
 
-@pytest.mark.vram(limit="1GiB")
+@pytest.mark.vram(limit="1GiB", fake=False)
 def test_does_not_fit():
     keep(300)
 
@@ -75,11 +76,11 @@ def test_skipped():
 def test_expected_to_fail():
     pass
 
-@pytest.mark.vram(limit="8GiB")
+@pytest.mark.vram(limit="1GiB", fake=False)
 def test_that_skips_itself():
     pytest.skip("no data")
 
-@pytest.mark.vram(limit="8GiB", growth=1)
+@pytest.mark.vram(limit="1GiB", fake=False, growth=1)
 def test_without_a_baseline():
     keep(1)
 """
