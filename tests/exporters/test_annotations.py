@@ -95,7 +95,7 @@ def test_a_step_says_whether_it_fits_at_the_line_that_does_not(does_fit: bool | 
     assert "estimated, no GPU was used" in verdict
     # The line that holds most; a small one, and what no line of the user's holds, have none.
     assert large == (
-        "::notice file=model.py,line=12,title=60 MiB at the peak%2C estimated::60%25 of what is live at the "
+        "::notice file=model.py,line=12,title=60 MiB at the peak%2C estimated::60 %25 of what is live at the "
         "peak was allocated here, in forward"
     )
 

@@ -158,12 +158,15 @@ def refuse_recording(path: Path) -> None:
     """Refuse a recording as a whole: it has a state at each moment."""
     from vramscope.engine.errors import Setting, SettingError
     from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.files.detect import identify
 
     if _is_recording(path):
+        kind = identify(path)
+        readers = () if kind is None else kind.readers
         raise SettingError(
             f"{show_path(path)}: a recording: name a moment with ",
             Setting("--at"),
-            ", for example peak; `vramscope replay` plays it, `vramscope diff` compares it",
+            f", for example peak, or give it to {' or '.join(f'`vramscope {reader}`' for reader in readers)}",
         )
 
 
