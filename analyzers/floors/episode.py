@@ -16,6 +16,7 @@ from .rate import Line, estimate_rate
 
 FELL_BACK = "the floor fell back"
 PEAK_FELL_BACK = "the peak fell back"
+DID_NOT_RESUME = "growth that seemed to resume stopped"
 # Share of what it grew that a floor must have given back for the growth to be over.
 FALLEN_BACK = 0.5
 # Share of its rate below which growth has stopped.
@@ -49,6 +50,8 @@ PEAK_S = 660.0
 PEAK_LEAST_S = 120.0
 # The same where the device refuses memory already.
 PRESSED_SHARE = 0.5
+# The end of peaks that scatter is far less certain: it counts when it may be as near as this.
+SCATTERED_LEFT_S = 3600.0
 
 
 class Episode(NamedTuple):
@@ -65,6 +68,10 @@ class Episode(NamedTuple):
     # Whether it is expected to continue; longer sequences and larger batches mostly end at a length that
     # fits.
     is_believed: bool = True
+    # Whether peaks grow by their ranks alone: when they end can only be guessed.
+    is_scattered: bool = False
+    # Pace, in bytes a second, that growth which resumed after a pause must keep, the pause included.
+    least_bytes_per_s: float = 0.0
 
 
 class GrowthTrack:
@@ -122,7 +129,8 @@ class GrowthTrack:
             self._resume(beat.time_s)
         if episode is None or episode.is_peak:
             self._begin()
-        if self._has_peaks and (self.episode is None or not self.episode.is_believed):
+        episode = self.episode
+        if self._has_peaks and (episode is None or not episode.is_believed or episode.is_scattered):
             self._begin_peaks(is_pressed=is_pressed)
 
     def _begin_peaks(self, *, is_pressed: bool) -> None:
@@ -136,6 +144,18 @@ class GrowthTrack:
             )
             if self.episode is None or is_believed:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
+                return
+        if self.episode is not None and self.episode.is_scattered:
+            return
+        for level in range(self.completed):
+            growth = self.floors.judge_scattered_peaks(level, self.lost_bytes)
+            if (
+                growth is not None
+                and growth.share >= PEAK_SHARE
+                and growth.headroom_bytes < SCATTERED_LEFT_S * growth.bytes_per_s
+                and not self._has_paused(growth, is_peak=True)
+            ):
+                self._begin_with(level, growth, is_peak=True, is_scattered=True)
                 return
 
     @property
@@ -164,11 +184,16 @@ class GrowthTrack:
                 or not 1 / RESUMED_PACE <= growth.bytes_per_s / paused.bytes_per_s <= RESUMED_PACE
             ):
                 continue
+            # A pause that is no longer than growth lasted before leaves half of its pace.
+            least_bytes_per_s = paused.bytes_per_s / RESUMED_PACE
+            line = self._fit_line(paused)
+            if line is None or line.bytes_per_s < least_bytes_per_s:
+                continue
             self._longest_pause_s = max(self._longest_pause_s, growth.blocks[0].end_s - paused_s)
             self._paused = self._paused_s = None
             self.has_resumed = True
-            self.episode = paused
-            self.line = self._fit_line(paused)
+            self.episode = paused._replace(least_bytes_per_s=least_bytes_per_s)
+            self.line = line
             return
 
     def _begin(self) -> None:
@@ -186,7 +211,13 @@ class GrowthTrack:
         return pause_s > 0.0
 
     def _begin_with(
-        self, level: int, growth: Growth, *, is_peak: bool = False, is_believed: bool = True
+        self,
+        level: int,
+        growth: Growth,
+        *,
+        is_peak: bool = False,
+        is_believed: bool = True,
+        is_scattered: bool = False,
     ) -> None:
         first = growth.blocks[0]
         if self._paused_s is not None and self.episode is None:
@@ -203,6 +234,7 @@ class GrowthTrack:
             growth.bytes_per_s,
             is_peak,
             is_believed,
+            is_scattered,
         )
         self.line = self._fit_line(self.episode)
 
@@ -222,7 +254,10 @@ class GrowthTrack:
         if self.completed <= self._level - FRESHNESS:
             return
         line = self._fit_line(episode)
-        if line is not None and line.bytes_per_s > 0:
+        if line is not None and line.bytes_per_s < episode.least_bytes_per_s:
+            self._end(DID_NOT_RESUME)
+            self.floors.forget_records(time_s)
+        elif line is not None and line.bytes_per_s > 0:
             self.line = line
             self.episode = episode._replace(bytes_per_s=line.bytes_per_s)
 

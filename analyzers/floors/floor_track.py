@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
-from .growth import LENIENT_CLARITY, MOST_IN_ONE, PHI_LEAST, WINDOWS, Growth, blur_of, judge_growth
+from .growth import (
+    LENIENT_CLARITY,
+    MOST_IN_ONE,
+    PHI_LEAST,
+    SCATTERED_BLOCKS,
+    WINDOWS,
+    Growth,
+    blur_of,
+    judge_growth,
+    judge_scattered,
+)
 from .rate import Line, fit_clear_slope, fit_curve
 
 WINDOW = WINDOWS[0]
@@ -175,7 +185,10 @@ class FloorTrack:
         return None
 
     def judge_resumed(self, level: int, since_s: float) -> Growth | None:
-        """Return how floors grow again at one scale since a pause; None where they do not clearly rise."""
+        """Return how floors grow again at one scale since a pause; None where they do not clearly rise.
+
+        They must rise beyond all that they reached within the pause: what is turned over comes and goes.
+        """
         blocks = self.pyramid.latest(level, RESUMED_BLOCKS)
         if len(blocks) < RESUMED_BLOCKS or blocks[0].start_s < since_s or self.last is None:
             return None
@@ -183,7 +196,10 @@ class FloorTrack:
         diffs = [after.low - before.low for before, after in pairwise(blocks)]
         if min(diffs) <= 0 or max(diffs) > MOST_IN_ONE * grown or grown < LENIENT_CLARITY * blur_of(blocks):
             return None
-        if blocks[-1].low - self._news_above_bytes < grown / 2:
+        kept = self.pyramid.levels[level]
+        past = [it.low for it in kept if since_s <= it.start_s and it.end_s <= blocks[0].start_s]
+        record = max([self._records.get(level, 0), self._news_above_bytes, *past])
+        if blocks[-1].low - record < grown / 2:
             return None
         pace = grown / (blocks[-1].mid_s - blocks[0].mid_s)
         growth = Growth(tuple(blocks), pace, grown, self.headroom_bytes)
@@ -230,6 +246,22 @@ class FloorTrack:
         record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
         window = [turn_over(block) for block in found]
         growth = judge_growth(window, headroom, record, is_lenient=is_lenient)
+        return None if growth is None or self._may_be_phase(growth) else growth
+
+    def judge_scattered_peaks(self, level: int, lost_bytes: int) -> Growth | None:
+        """Return how peaks of samples grow at one scale, which has just completed a block, by their ranks.
+
+        `lost_bytes` of the limit cannot be used. Peaks of steps are exact, so that ranks tell nothing more.
+        """
+        blocks = self.pyramid.latest(level, SCATTERED_BLOCKS)
+        is_sampled = self.last is not None and self.last.kind == "sample"
+        if not is_sampled or len(blocks) < SCATTERED_BLOCKS or self.limit_bytes is None:
+            return None
+        if max(blocks[-1].high, blocks[-2].high) <= blocks[0].high:
+            return None
+        past = [block.high for block in self.pyramid.levels[level]]
+        record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
+        growth = judge_scattered(blocks, self.limit_bytes - lost_bytes, record)
         return None if growth is None or self._may_be_phase(growth) else growth
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:

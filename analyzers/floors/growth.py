@@ -37,6 +37,16 @@ MOST_BEND = 0.2
 LEAST_CLARITY = 12.0
 LENIENT_CLARITY = 6.0
 
+# Peaks that scatter, as samples of steps of unlike lengths: so many blocks over so many seconds at least, how
+# far the order of their highs must be that of time (Kendall's tau), and the newest few, which must hold the
+# highest ever.
+SCATTERED_BLOCKS = 14
+SCATTERED_S = 600.0
+LEAST_TAU = 0.6
+SCATTERED_NEWEST = 4
+# Share of their height above the floor by which they must have grown.
+SCATTERED_SHARE = 0.2
+
 # Rate of the second half, as a share of that of the first, below which growth is ending.
 LEAST_FACTOR = 0.6
 # Standard errors by which growth may slow down more than it seems to.
@@ -90,6 +100,29 @@ def judge_growth(
         return None
     rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
     return Growth(tuple(blocks), rate, grown, headroom_bytes)
+
+
+def judge_scattered(blocks: Sequence[Block], limit_bytes: int, record_bytes: int) -> Growth | None:
+    """Return the growth of peaks that scatter too much to be steady, by their ranks; None without.
+
+    Args:
+        blocks: Consecutive blocks of one scale, `SCATTERED_BLOCKS` of them.
+        limit_bytes: Most that peaks can reach.
+        record_bytes: Highest peak before these blocks.
+    """
+    highs = [block.high for block in blocks]
+    if blocks[-1].end_s - blocks[0].start_s < SCATTERED_S or max(highs[-SCATTERED_NEWEST:]) < record_bytes:
+        return None
+    order = sum(
+        [(later > high) - (later < high) for at, high in enumerate(highs) for later in highs[at + 1 :]]
+    )
+    if order < LEAST_TAU * len(highs) * (len(highs) - 1) / 2:
+        return None
+    rate = estimate_rate([(block.mid_s, block.high) for block in blocks])
+    grown = round(rate * (blocks[-1].mid_s - blocks[0].mid_s))
+    if grown < SCATTERED_SHARE * (max(highs) - min([block.low for block in blocks])):
+        return None
+    return Growth(tuple(blocks), rate, grown, float(max(0, limit_bytes - max(highs))))
 
 
 def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:

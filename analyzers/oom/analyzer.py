@@ -6,7 +6,16 @@ The forecast joins a robust line through the floors with the empirical amplitude
 
 from collections.abc import Sequence
 
-from ...engine.model import Assessment, DeviceTrend, Evidence, Finding, RiskLevel, Sample, Severity
+from ...engine.model import (
+    SEVERITIES,
+    Assessment,
+    DeviceTrend,
+    Evidence,
+    Finding,
+    RiskLevel,
+    Sample,
+    Severity,
+)
 from ...engine.model.finding import BELIEVED, PROCESS_ENDED
 from ...engine.units import format_age, format_bytes, format_share
 from ..device_trend import DeviceTrendTrack, is_other_trend
@@ -417,6 +426,8 @@ def grade_finding(forecast: Forecast) -> Severity | None:
     middle_s = forecast.middle_s
     if middle_s is not None and forecast.belief >= BELIEVED:
         severity = grade_time_left(middle_s, forecast.share)
+        if forecast.is_scattered and severity is not None:
+            return min(severity, "medium", key=SEVERITIES.index)
         is_raised = severity is not None and forecast.is_pressed and middle_s >= HIGH_S
         return "high" if is_raised else severity
     return None

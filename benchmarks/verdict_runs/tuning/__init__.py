@@ -5,7 +5,9 @@ from .benign import BENIGN
 from .crowded import CROWDED
 from .faulty import FAULTY
 from .practice import PRACTICE
+from .served import SERVED
 from .stranded import STRANDED
 from .uneven import UNEVEN
 
-TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN, *CROWDED)
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN, *CROWDED, *SERVED)
+"""Families that thresholds may be chosen on; none of them is scored."""

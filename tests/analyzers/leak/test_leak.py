@@ -1,6 +1,7 @@
 """Leaks open, are counted once, and close; what is bounded opens nothing."""
 
 import math
+import random
 
 import msgspec
 import pytest
@@ -201,3 +202,14 @@ def test_a_clock_that_is_set_back_hides_no_leak() -> None:
 def test_the_floor_before_the_optimizer_has_its_state_is_no_measure_of_a_step() -> None:
     floors = [10 * GIB, *(30 * GIB + MIB * min(tick, 80) for tick in range(300))]
     assert not _find(steps(floors, lambda step: 45.0 * GIB))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_buffer_that_is_full_and_turned_over_is_no_growth_that_comes_back(seed: int) -> None:
+    source = random.Random(seed)
+    slots = [source.lognormvariate(0.0, 0.8) for _ in range(6000)]
+    held = [sum(slots[max(0, step - 900) : step]) for step in range(6000)]
+    found = watch(LeakAnalyzer(), steps([20 * GIB + 20 * MIB * level for level in held]))
+    assert found[0].is_open
+    filled_s = 900 + 120
+    assert all(finding.updated_s < filled_s or not finding.is_open for finding in found)

@@ -192,3 +192,24 @@ def test_long_steps_among_short_ones_that_stay_as_long_are_no_growth_in_samples(
         for _ in range(2000)
     ]
     assert watch(OomAnalyzer(), series(levels)) == []
+
+
+def _scattered(seed: int, tops_gib: list[float]) -> list[float]:
+    """Return samples of steps of all lengths, at random moments of them, whose longest reach such heights."""
+    source = random.Random(seed)
+    heights = [top * source.betavariate(5.0, 2.0) for top in tops_gib]
+    return [20 * GIB + height * GIB * max(0.1, 1 - 2 * abs(source.random() - 0.5)) for height in heights]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_lengths_that_scatter_and_grow_are_forecast_though_never_above_medium(seed: int) -> None:
+    tops = [25.0] * 200 + [25.0 + 40.0 * tick / 1000 for tick in range(1000)]
+    found = watch(OomAnalyzer(), series(_scattered(seed, tops), interval_s=5.0))
+    assert found[0].opened_s < 6000 - 600
+    assert found[-1].is_open
+    assert {finding.severity for finding in found} <= {"low", "medium"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampled_lengths_that_scatter_and_stay_have_no_forecast(seed: int) -> None:
+    assert not watch(OomAnalyzer(), series(_scattered(seed, [58.0] * 4000), interval_s=5.0))
