@@ -252,6 +252,10 @@ FLUSH_TICK_S = 2.0
 
 # Share of the limit that must be needed to close the finding again, and to open it where much is stranded.
 NEED_BACK_SHARE = 0.95
+# Share of the limit that must be needed for high: where the device refused a segment within half an hour, and
+# where it never did, so that every hole fitted so far.
+REFUSED_NEED_SHARE = 1.04
+SURE_NEED_SHARE = 1.15
 # Share of the limit by which what is pinned must have changed within half an hour, where nothing was refused.
 SWING_SHARE = 0.03
 # Share of the limit that must have been reserved then: below, the device has more to give.
@@ -279,6 +283,8 @@ class Cost(NamedTuple):
     need_bytes: int = 0
     # Whether holes change while the reserved memory is at the wall.
     is_unsettled: bool = False
+    # Whether the device refused a segment within the time for which needs are remembered.
+    was_refused: bool = False
     # Most that was needed in an earlier time of refusals, or of holes that had to fit, which ended well.
     endured_bytes: int = 0
 
@@ -327,7 +333,8 @@ class Cost(NamedTuple):
         if self.retries:
             return "critical"
         if self.needs_holes:
-            return "high"
+            least = REFUSED_NEED_SHARE if self.was_refused else SURE_NEED_SHARE
+            return "high" if self.need_bytes > least * self.limit_bytes else "medium"
         if self.flushes >= FLUSHES:
             return "medium"
         return "medium" if self.rest_bytes < SCARCE_SHARE / 2 * self.limit_bytes else "low"
@@ -368,6 +375,10 @@ class Refusals:
         return not any(
             time_s - at_s <= QUIET_S for at_s in (*self._retries, *(at for at, _ in self._flushes))
         )
+
+    def was_refused(self, time_s: float) -> bool:
+        """Return whether the device refused a segment for as long as needs are remembered."""
+        return any(time_s - at_s <= NEED_BLOCKS * BLOCK_S for at_s in self._retries)
 
     def has_any(self, time_s: float) -> bool:
         return self.count_retries(time_s) > 0 or self.count_flushes(time_s) > 0
@@ -427,4 +438,5 @@ def weigh(
         is_quiet=refusals.is_quiet(time_s),
         need_bytes=0 if need is None else need.bytes,
         is_unsettled=is_unsettled,
+        was_refused=refusals.was_refused(time_s),
     )
