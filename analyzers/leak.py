@@ -153,7 +153,7 @@ _MEASURES: dict[BeatKind, str] = {
 
 # What growth on a device must have taken, as a share of the headroom left, to be called a leak; until then a
 # forecast says what grows. Over more than so many seconds, proportionally less.
-NAMED_SHARE = 1 / 2
+NAMED_SHARE = 1 / 3
 NAMED_LASTING_S = 2400.0
 
 

@@ -36,7 +36,7 @@ def _steady_series() -> list[Sample]:
 
 
 def _leaking_series() -> list[Sample]:
-    return list(series(sawtooth([20.0 * GIB + LEAK * tick for tick in range(TICKS * 4 // 3)])))
+    return list(series(sawtooth([20.0 * GIB + LEAK * tick for tick in range(TICKS)])))
 
 
 def _steady_device() -> list[Sample]:
