@@ -413,6 +413,10 @@ class DeviceActivity(msgspec.Struct, frozen=True, gc=False):
     """From the device over all its lanes of NVLink."""
     nvlink_received_bytes_per_s: float | None = None
     """To the device over all its lanes of NVLink."""
+    xgmi_sent_bytes_per_s: float | None = None
+    """From the device over all its links of XGMI, AMD's counterpart of NVLink."""
+    xgmi_received_bytes_per_s: float | None = None
+    """To the device over all its links of XGMI."""
 
 
 class DeviceSample(msgspec.Struct, frozen=True, gc=False):

@@ -349,6 +349,8 @@ def _read_activity(subject: Subject, since_s: float) -> DeviceActivity | None:
         pcie_received_bytes_per_s=subject.read("pcie_received", since_s),
         nvlink_sent_bytes_per_s=subject.read("nvlink_sent", since_s),
         nvlink_received_bytes_per_s=subject.read("nvlink_received", since_s),
+        xgmi_sent_bytes_per_s=subject.read("xgmi_sent", since_s),
+        xgmi_received_bytes_per_s=subject.read("xgmi_received", since_s),
     )
     return None if found == DeviceActivity() else found
 

@@ -277,6 +277,8 @@ ACTIVITY_FAMILIES = (
             ("pcie", "received", "Bytes that the device receives over PCI Express, per second."),
             ("nvlink", "sent", "Bytes that the device sends over all lanes of NVLink, per second."),
             ("nvlink", "received", "Bytes that the device receives over all lanes of NVLink, per second."),
+            ("xgmi", "sent", "Bytes that the device sends over all links of XGMI, per second."),
+            ("xgmi", "received", "Bytes that the device receives over all links of XGMI, per second."),
         )
     ),
 )

@@ -94,6 +94,10 @@ def _list_traffic(
     if is_nvidia:
         yield "NVLink sent", _rate(activity.nvlink_sent_bytes_per_s), "text"
         yield "NVLink received", _rate(activity.nvlink_received_bytes_per_s), "text"
+    # Only some of AMD's GPUs have these links.
+    if (activity.xgmi_sent_bytes_per_s, activity.xgmi_received_bytes_per_s) != (None, None):
+        yield "XGMI sent", _rate(activity.xgmi_sent_bytes_per_s), "text"
+        yield "XGMI received", _rate(activity.xgmi_received_bytes_per_s), "text"
     yield "PCIe generation", _count(hardware.pcie_generation), "text"
     yield "PCIe lanes", _count(hardware.pcie_lanes), "text"
     if pci_address is not None:

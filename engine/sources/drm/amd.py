@@ -17,6 +17,7 @@ from .cards import Card
 from .gpu_metrics import MOST_BYTES, GpuMetrics, parse_metrics
 from .reader import DrmReader, Shared
 from .smi import SmiReading
+from .xgmi import XgmiMeter
 
 # What a GPU is called of which only the device id is known.
 UNNAMED = "AMD GPU"
@@ -57,6 +58,7 @@ class AmdReader(DrmReader):
         self._metrics_file = KeptFile(f"{card.folder}/gpu_metrics", MOST_BYTES)
         # What they were parsed from.
         self._metrics_data: bytes | None = None
+        self._xgmi = XgmiMeter()
         self._total_bytes: dict[str, int | None] = {}
         self._used = {name: NumberFile(self._folder / f"mem_info_{name}_used") for name in ("vram", "gtt")}
         self._busy = NumberFile(self._folder / "gpu_busy_percent")
@@ -113,6 +115,7 @@ class AmdReader(DrmReader):
         now_s = self._clock_s()
         before = None if self._metrics is None else self._metrics.throttling
         metrics = self._read_metrics()
+        xgmi = self._xgmi.add(self._metrics_data, now_s)
         if now_s >= self._health_due_s:
             self._health_due_s = now_s + HEALTH_INTERVAL_S
             self._errors = self._read_errors()
@@ -129,6 +132,8 @@ class AmdReader(DrmReader):
                 sm_clock_mhz=found.clock_mhz,
                 memory_clock_mhz=found.memory_clock_mhz,
                 throttle_reasons=reasons,
+                xgmi_sent_bytes_per_s=xgmi.sent_bytes_per_s,
+                xgmi_received_bytes_per_s=xgmi.received_bytes_per_s,
             ),
             DeviceHardware(
                 driver_version=self.driver_version,

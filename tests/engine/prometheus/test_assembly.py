@@ -123,6 +123,8 @@ def test_clocks_loads_limits_and_errors_that_an_agent_serves_are_read_as_they_we
         pcie_received_bytes_per_s=0.0,
         nvlink_sent_bytes_per_s=3.1e10,
         nvlink_received_bytes_per_s=3.2e10,
+        xgmi_sent_bytes_per_s=2.1e11,
+        xgmi_received_bytes_per_s=0.0,
     )
     hardware = DeviceHardware(
         driver_version="570.86.15",

@@ -47,6 +47,11 @@ MI300_METRICS = make_metrics(
     clock_0=(264, "H", 2101),
     clock_1=(266, "H", 2090),
     memory_clock=(304, "H", 1300),
+    # Links of XGMI to the seven others of its node: 16 lanes of 32 Gbit/s, and the KB that each has carried.
+    xgmi_width=(64, "H", 16),
+    xgmi_speed=(66, "H", 32),
+    **{f"xgmi_read_{link}": (128 + 8 * link, "Q", (9_000 + 17 * link) << 20) for link in range(7)},
+    **{f"xgmi_written_{link}": (192 + 8 * link, "Q", (8_900 + 13 * link) << 20) for link in range(7)},
 )
 APU_METRICS = make_metrics((2, 3), 152, clock=(76, "H", 2700), throttling=(120, "Q", 0))
 

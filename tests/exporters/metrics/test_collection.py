@@ -33,6 +33,8 @@ def test_clocks_limits_and_errors_are_told_in_base_units() -> None:
         performance_state=2,
         throttle_reasons=("power cap",),
         pcie_sent_bytes_per_s=12e6,
+        xgmi_sent_bytes_per_s=1.5e11,
+        xgmi_received_bytes_per_s=0.0,
     )
     hardware = DeviceHardware(
         driver_version="580.95.05",
@@ -51,6 +53,8 @@ def test_clocks_limits_and_errors_are_told_in_base_units() -> None:
         "sm_clock_hertz": 1.755e9,
         "performance_state": 2,
         "pcie_sent_bytes_per_second": 12e6,
+        "xgmi_sent_bytes_per_second": 1.5e11,
+        "xgmi_received_bytes_per_second": 0,
         "power_limit_watts": 700,
         "fan_ratio": 0.4,
         "ecc_corrected_errors_total": 12,

@@ -13,7 +13,7 @@ from tests.tui.canned_ranks import make_simulated
 from tests.vramscope.cli.running import start
 from tests.waiting import wait_until
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model import DeviceHardware
+from vramscope.engine.model import DeviceActivity, DeviceHardware
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.exporters.metrics.collection import collect
@@ -35,7 +35,8 @@ def push(collector: Collector, snapshot: Snapshot, age_s: float = 0.5) -> Push:
 
 def test_hardware_has_the_names_units_and_attributes_of_the_conventions(collector: Collector) -> None:
     hardware = DeviceHardware(driver_version="580.95", ecc_corrected=12, ecc_uncorrected=1)
-    device = msgspec.structs.replace(make_device(0), hardware=hardware)
+    activity = DeviceActivity(xgmi_sent_bytes_per_s=2.5e11, xgmi_received_bytes_per_s=0.0)
+    device = msgspec.structs.replace(make_device(0), hardware=hardware, activity=activity)
     told = push(collector, make_snapshot(sample=make_sample((device,))))
     memory = device.memory
     assert memory.used_bytes is not None
@@ -62,6 +63,8 @@ def test_hardware_has_the_names_units_and_attributes_of_the_conventions(collecto
         "corrected": ("monotonic sum", "{error}", 12),
         "uncorrected": ("monotonic sum", "{error}", 1),
     }
+    rates = {way: told.of(f"vramscope.device.xgmi_{way}")[0] for way in ("sent", "received")}
+    assert [(it.unit, it.value) for it in rates.values()] == [("By/s", 2.5e11), ("By/s", 0)]
     assert told.of("hw.power")[0].attributes["hw.type"] == "gpu"
     assert told.of("hw.gpu.utilization")[0].attributes["hw.gpu.task"] == "general"
     assert told.resource["host.name"] == NODE

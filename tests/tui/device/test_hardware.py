@@ -156,3 +156,15 @@ def test_an_amd_gpu_is_asked_for_nothing_that_only_nvidia_has() -> None:
     assert "not reported" in shown
     for word in ("NVLink", "CUDA", "compute mode", "performance state", "SM"):
         assert word not in shown
+
+
+def test_links_of_xgmi_are_shown_where_they_were_measured_and_asked_of_nobody_else() -> None:
+    amd = replace(make(DeviceActivity(sm_clock_mhz=2101), DeviceHardware()), name="AMD Instinct MI300X")
+    assert "XGMI" not in words_of(amd)
+    assert "XGMI" not in words_of(make())
+    idle = DeviceActivity(xgmi_sent_bytes_per_s=0.0, xgmi_received_bytes_per_s=150e9)
+    shown, _, missing = words_of(replace(amd, activity=idle)).partition(" not reported ")
+    assert "XGMI sent 0 B/s XGMI received 139.7 GiB/s" in shown
+    assert "XGMI" not in missing
+    reset = DeviceActivity(xgmi_sent_bytes_per_s=None, xgmi_received_bytes_per_s=150e9)
+    assert "XGMI sent" in words_of(replace(amd, activity=reset)).partition(" not reported ")[2]
