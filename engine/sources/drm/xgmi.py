@@ -92,14 +92,14 @@ def parse_counts(table: bytes) -> XgmiCounts | None:
     """
     if len(table) < _HEADER.size:
         return None
-    size, *revision = _HEADER.unpack_from(table)
-    layout = _LAYOUTS.get((revision[0], revision[1]))
+    size, form, content = _HEADER.unpack_from(table)
+    layout = _LAYOUTS.get((form, content))
     fields: dict[int, tuple[int, ...]] = {}
     if layout is not None and min(size, len(table)) >= layout.size:
         fields[_LINK_WIDTH] = _WIDTH.unpack_from(table, layout.width)
         fields[_READ] = _COUNTERS.unpack_from(table, layout.counters)
         fields[_WRITTEN] = _COUNTERS.unpack_from(table, layout.counters + _COUNTERS.size)
-    elif tuple(revision) == _LISTED:
+    elif (form, content) == _LISTED:
         fields = _read_listed(table[:size])
     width = fields.get(_LINK_WIDTH, (0,))[0]
     read, written = (
