@@ -75,7 +75,7 @@ _LAYOUTS: dict[tuple[int, int], _Layout] = {
     (1, 2): _Layout(104, _CARD),
     (1, 3): _Layout(120, _CARD | {"throttling": _Field(112, 8)}),
     (1, 4): _Layout(288, _list_instinct(48, 240, 280)),
-    (1, 5): _Layout(328, _list_instinct(80, 280, 320)),
+    (1, 5): _Layout(360, _list_instinct(112, 312, 352)),
     (1, 6): _Layout(1664, _list_instinct(60, 264, 304, cycles=32)),
     (1, 7): _Layout(2208, _list_instinct(68, 296, 336, cycles=40)),
     (1, 8): _Layout(3360, _list_instinct(68, 296, 336, cycles=40)),

@@ -15,6 +15,7 @@ from tests.engine.sources.conftest import SteppedClock
 from tests.engine.sources.drm_root import MI300_METRICS, NAVI_METRICS, DrmMachine
 from vramscope.engine.model import DeviceActivity
 from vramscope.engine.sources.drm.amd import AmdReader
+from vramscope.engine.sources.drm.gpu_metrics import parse_metrics
 from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.engine.sources.drm.xgmi import XgmiMeter, XgmiRates, parse_counts
 
@@ -139,6 +140,21 @@ def test_counters_are_where_the_kernel_puts_them(revision: str) -> None:
     assert rates.sent_bytes_per_s == pytest.approx(7 << 28, 5e-3)
     assert rates.received_bytes_per_s == pytest.approx(7 << 30, 5e-3)
     assert parse_counts(later[:-1]) is None, "cut off"
+
+
+@pytest.mark.parametrize("revision", range(4, 9))
+def test_clocks_and_bus_are_where_the_kernel_puts_them(revision: int) -> None:
+    class Table(ctypes.Structure):
+        _fields_ = declare(revision)
+
+    table = Table.from_buffer_copy(b"\xff" * ctypes.sizeof(Table))
+    table.size, table.form, table.content = ctypes.sizeof(Table), 1, revision
+    table.pcie_link_width, table.pcie_link_speed = 16, 320
+    table.clocks[:8], table.current_uclk = [2100] * 8, 1300
+    metrics = parse_metrics(bytes(table))
+    assert metrics is not None
+    assert (metrics.clock_mhz, metrics.memory_clock_mhz) == (2100, 1300)
+    assert (metrics.pcie_lanes, metrics.pcie_generation) == (16, 5)
 
 
 def test_the_structs_of_this_test_are_as_large_as_the_kernels() -> None:
