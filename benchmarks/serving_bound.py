@@ -12,16 +12,12 @@ needs a C compiler: the futures are computed by `serving_rollouts.c`, an exact c
 
 import argparse
 import ctypes
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +29,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.workloads.serving.pool import Engine, Rate, Request, Traffic
 from vramscope.engine.workloads.serving.server import SimulatedServer
 
+from .compiled import load_compiled
 from .measure.tables import format_number, format_table
 from .serving_scenes import (
     SPLITS,
@@ -122,21 +119,8 @@ class State(ctypes.Structure):
 
 @cache
 def load_library() -> ctypes.CDLL:
-    """Compile and load `serving_rollouts.c`.
-
-    Raises:
-        UsageError: If there is no C compiler.
-    """
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise UsageError(
-            "no C compiler (cc, gcc or clang) on the PATH: install one, the futures are computed in C"
-        )
-    source = Path(__file__).with_name("serving_rollouts.c")
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "serving_rollouts.so"
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", target, source, "-lm"], check=True)
-        return ctypes.CDLL(str(target))
+    """Compile and load `serving_rollouts.c`; raises as `load_compiled` does."""
+    return load_compiled("serving_rollouts.c")
 
 
 def describe_state(engine: Engine, traffic: Traffic, seconds: int) -> tuple[State, Sequences]:

@@ -14,10 +14,7 @@ needs a C compiler: futures are computed by `verdict_rollouts.c`, an exact copy 
 import argparse
 import ctypes
 import itertools
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from collections import Counter
@@ -26,15 +23,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vramscope.engine.errors import UsageError
-
+from .compiled import load_compiled
 from .measure.tables import format_number, format_table
 from .verdict_detectors import OURS
 from .verdict_runs import Family, Run, Scene, make_run
@@ -72,21 +67,8 @@ SAME_KEPT = 0.05
 
 @cache
 def load_library() -> ctypes.CDLL:
-    """Compile and load `verdict_rollouts.c`.
-
-    Raises:
-        UsageError: If there is no C compiler.
-    """
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise UsageError(
-            "no C compiler (cc, gcc or clang) on the PATH: install one, the futures are computed in C"
-        )
-    source = Path(__file__).with_name("verdict_rollouts.c")
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "verdict_rollouts.so"
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", target, source], check=True)
-        library = ctypes.CDLL(str(target))
+    """Compile and load `verdict_rollouts.c`; raises as `load_compiled` does."""
+    library = load_compiled("verdict_rollouts.c")
     number, pointer, array = ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
     library.open_process.argtypes = [number, number]
     library.open_process.restype = pointer

@@ -165,7 +165,7 @@ class LiveProducer:
         now_s = self._clock.monotonic_s()
         hold_s = self._hold_s
         due_s = self._due_s + hold_s
-        check_s = max(WATCH_INTERVAL_S, hold_s + self.interval_s) if self._is_calm else WATCH_INTERVAL_S
+        check_s = hold_s + self.interval_s if hold_s else WATCH_INTERVAL_S
         waits_s = [sampler.watch_wait_s(now_s, check_s) for sampler in self._samplers]
         if self._roster is not None and not self._is_calm:
             waits_s.append(self._roster.wait_s)

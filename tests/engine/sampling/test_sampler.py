@@ -198,6 +198,18 @@ def test_in_calm_devices_are_searched_for_less_often_and_at_once_when_it_ends() 
 
 
 @pytest.mark.usefixtures("_is_clocked")
+@pytest.mark.parametrize(("interval_s", "most_s"), [(1.0, 5.0), (2.0, 4.0), (10.0, 1.0)])
+def test_a_call_that_hangs_is_looked_for_in_calm_too(interval_s: float, most_s: float) -> None:
+    source, clock = HandSource(1), HandClock()
+    producer = LiveProducer([source], None, node="n", interval_s=interval_s, clock=clock)
+    (sampler,) = producer._samplers
+    _run_for(sampler, clock, 0.5)
+    producer.take()
+    producer.is_calm = True
+    assert producer.wait_s() <= most_s
+
+
+@pytest.mark.usefixtures("_is_clocked")
 def test_what_is_due_comes_at_once_when_calm_ends_and_is_not_late() -> None:
     source, clock = HandSource(1), HandClock()
     producer = LiveProducer([source], None, node="n", clock=clock)
