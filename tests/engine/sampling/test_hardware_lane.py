@@ -138,6 +138,7 @@ def test_a_plug_in_that_breaks_is_named_and_a_lost_device_is_not(site: Site) -> 
     first, second = site.source.knowing
     first.hardware_error, second.hardware_error = ZeroDivisionError("oops"), DeviceLostError("gone")
     site.sampler.start()
+    assert site.sampler.first_round.wait(30.0)
     wait_until(lambda: site.sampler.notes() == ["hand: ZeroDivisionError('oops')"], what="the note")
     assert [(it.state, it.activity, it.hardware) for it in site.collect()] == [("ok", None, None)] * 2
     first.hardware_error = second.hardware_error = None
