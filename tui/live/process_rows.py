@@ -145,13 +145,27 @@ class Column(NamedTuple):
     joins_for: Callable[[ProcessRow], bool] | None = None
 
 
-def drop_program_folder(command: str) -> str:
-    """Return a command without the folder of its program, where it has arguments.
+def find_script(words: Sequence[str]) -> int:
+    """Return the place of what an interpreter runs, its first argument that is no option; 0 without one."""
+    return next((at for at, word in enumerate(words) if at and not word.startswith("-")), 0)
 
-    The folder of an interpreter is long and uninteresting; what it runs distinguishes two jobs.
+
+def drop_folders(command: str, cells: int) -> str:
+    """Return a command that is longer than so many cells without the folders of what it runs.
+
+    That of its program goes first, where it has arguments, and then that of its script: both are long, and
+    the names behind them distinguish two jobs.
     """
-    program, gap, arguments = command.partition(" ")
-    return program.rpartition("/")[2] + gap + arguments if arguments else command
+    if cell_len(command) <= cells:
+        return command
+    program, *arguments = command.split(" ")
+    if not arguments:
+        return command
+    words = [program.rpartition("/")[2], *arguments]
+    script = find_script(words)
+    if cell_len(" ".join(words)) > cells and "/" in words[script]:
+        words[script] = f"{ELLIPSIS}/{words[script].rpartition('/')[2]}"
+    return " ".join(words)
 
 
 # Cells of a command line in a question about its process, and in a list of several.
@@ -164,18 +178,11 @@ def shorten_command(command: str | None, cells: int = COMMAND_CELLS) -> str:
 
     The folder of the program goes first, then that of the script, then arguments in the middle.
     """
-    text = " ".join((command or "—").split())
+    text = drop_folders(" ".join((command or "—").split()), cells)
     if cell_len(text) <= cells:
         return text
-    text = drop_program_folder(text)
     words = text.split(" ")
-    # What an interpreter runs is its first argument that is no option.
-    script = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 0)
-    if cell_len(text) > cells and "/" in words[script]:
-        words[script] = f"{ELLIPSIS}/{words[script].rpartition('/')[2]}"
-        text = " ".join(words)
-    if cell_len(text) <= cells:
-        return text
+    script = find_script(words)
     tail = ""
     for word in reversed(words[script + 1 :]):
         if cell_len(f"{word} {tail}") > cells // 3:

@@ -33,7 +33,7 @@ from .process_rows import (
     arrange_tree,
     choose_columns,
     collect_rows,
-    drop_program_folder,
+    drop_folders,
     filter_rows,
     find_known,
     find_terms,
@@ -380,7 +380,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if row.note and not has_owner:
             spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
         left = width - sum(len(span.text) for span in spans)
-        command = _draw_command(row.command, left, self._command_offset) if left > 0 else ""
+        is_explained = bool(row.note) and not has_owner and row.process.command is None
+        is_empty = left <= 0 or is_explained
+        command = "" if is_empty else _draw_command(row.command, left, self._command_offset)
         spans.append(Span(command, "muted" if row.is_relative else "text"))
         return spans
 
@@ -438,9 +440,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
-    """Return a command from a character on; too long and not scrolled, without its program's folder."""
-    if offset == 0 and len(command) > width:
-        command = drop_program_folder(command)
+    """Return a command from a character on; one that is too long, without the folders of what it runs."""
+    if offset == 0:
+        command = drop_folders(command, width)
     return fit_text(command[offset:], width, ELLIPSIS)
 
 

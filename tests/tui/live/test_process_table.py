@@ -66,6 +66,19 @@ async def test_the_selection_survives_a_moment_without_processes() -> None:
         assert selected_pid(app) == 1
 
 
+async def test_a_narrow_list_keeps_the_script_and_explains_one_that_has_gone_without_a_dash() -> None:
+    folder = "/data/users/somebody/projects/language-models"
+    training = make_process(1, 300, command=f"{folder}/env/bin/python -u {folder}/train.py --lr 1e-3")
+    gone = msgspec.structs.replace(make_process(2, 200), command=None, location="gone")
+    device = msgspec.structs.replace(make_device(0), processes=(training, gone))
+    app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+    async with app.run_test(size=(80, 30)) as pilot:
+        await pilot.pause()
+        rows = [app.live.processes.render_line(y).text.rstrip() for y in (1, 2)]
+        assert rows[0].endswith("python -u …/train.py --lr 1e-3")
+        assert rows[1].endswith("(exited, memory still held)")
+
+
 async def test_arrows_letters_and_pages_move_the_cursor() -> None:
     app = make_app(FakeFeed(snapshot_of({pid: 1000 - pid for pid in range(100, 200)})))
     async with app.run_test(size=(100, 40)) as pilot:
