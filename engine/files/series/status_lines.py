@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from ...errors import InputFileError
+from ...errors import InputFileError, WireError
 from ...model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
-from ...soundness import make_json_decoder
+from ...soundness import check_numbers, make_json_decoder
 from ...text import clean_texts
 from ..base.input_file import lower_first, show_path
 from ..base.packed_file import LineFile
@@ -78,6 +78,12 @@ class StatusLines(FileReader):
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             why = CUT_OFF if is_last else f"{lower_first(str(error))}, expected a status of vramscope --json"
             self._left_out.add("cut" if is_last else "status", f"line {number}", why)
+            return
+        try:
+            check_numbers(status)
+        except WireError as error:
+            found = str(error).removeprefix(f"{KeptStatus.__name__}.")
+            self._left_out.add("number", f"line {number}", f"{found}, expected a number of vramscope --json")
             return
         if not -MOST_SECONDS < status.time < MOST_SECONDS:
             self._left_out.add("time", f"line {number}", f"time is {status.time:g}, expected seconds")

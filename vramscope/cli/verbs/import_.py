@@ -149,7 +149,8 @@ class Importer:
                 self._copy(joined, single, writer, interruption)
                 writer.note_imported(self._describe(sources, joined.notes))
             count = writer.left_out
-            left_out = [f"left out {count:,} samples that a recording cannot store"] if count else []
+            samples = "sample" if count == 1 else "samples"
+            left_out = [f"left out {count:,} {samples} that a recording cannot store"] if count else []
             if not is_quiet:
                 self._tell(sources, (*joined.notes, *left_out))
 
