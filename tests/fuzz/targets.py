@@ -603,12 +603,13 @@ def _seed_owners() -> Iterable[bytes]:
 
 
 def _seed_kernel() -> Iterable[bytes]:
-    from tests.engine.sources.drm_root import APU_METRICS, MI300_METRICS, NAVI_METRICS
+    from tests.engine.sources.drm_root import APU_METRICS, LISTED_METRICS, MI300_METRICS, NAVI_METRICS
 
     return [
         NAVI_METRICS,
         MI300_METRICS,
         APU_METRICS,
+        LISTED_METRICS,
         b"drm-driver:\txe\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t3\ndrm-resident-vram0:\t23992 KiB\n"
         b"drm-cycles-ccs:\t28257900\ndrm-total-cycles-ccs:\t7655183225\n",
         b"drm-driver:\tamdgpu\ndrm-memory-vram:\t40 MiB\ndrm-engine-compute:\t7340012345 ns\n",

@@ -2,7 +2,9 @@
 
 Offsets: the kernel's `drivers/gpu/drm/amd/include/kgd_pp_interface.h`, in C's natural alignment. Revisions
 are not extensions of each other, so an unknown one is not read at all. A field with all bits set is
-unsupported.
+unsupported. Revision 1.9 lists its fields itself: `AMDGPU_METRICS_ENC_ATTR` there,
+`DECLARE_SMU_METRICS_CLASS` of `pm/swsmu/smu_cmn.h` and the fields in `smu_v13_0_6_ppt.h` and
+`smu_v15_0_8_ppt.h`.
 """
 
 import struct
@@ -101,6 +103,28 @@ _LAYOUTS: dict[tuple[int, int], _Layout] = {
         },
     ),
 }
+# The revision in which eight bytes with unit, type, id and length come before each value, or array of
+# values; nothing is aligned.
+LISTED = (1, 9)
+_FIELD_COUNT = struct.Struct("<4xI")
+_LISTED_FIELD = struct.Struct("<Q")
+# By type: two of each width, unsigned and signed.
+_LISTED_CODES = "BbHhIiQq"
+NO_UNIT = 0
+_MHZ, _CELSIUS, _WATTS, _GT_PER_S, _TENTHS_OF_GT_PER_S, _PERCENT = 1, 2, 3, 6, 7, 10
+# What is read of it: the id of each, and by its unit how many of ours one of its own is.
+_LISTED_FIELDS: dict[str, tuple[int, dict[int, int]]] = {
+    "junction_c": (0, {_CELSIUS: 1}),
+    "memory_c": (1, {_CELSIUS: 1}),
+    "power_w": (3, {_WATTS: 1}),
+    "busy_percent": (4, {_PERCENT: 1}),
+    "memory_busy_percent": (5, {_PERCENT: 1}),
+    **{name: (9 + at, {NO_UNIT: 1}) for at, name in enumerate(_CYCLES)},
+    "lanes": (16, {NO_UNIT: 1}),
+    "link_speed": (17, {_GT_PER_S: 10, _TENTHS_OF_GT_PER_S: 1}),
+    "clock_mhz": (33, {_MHZ: 1}),
+    "memory_clock_mhz": (37, {_MHZ: 1}),
+}
 _FORMATS_OF_APUS = (2, 3)
 _CODES: dict[_Width, str] = {2: "H", 4: "I", 8: "Q"}
 # What no card reaches; beyond it a value is the firmware's mistake.
@@ -166,9 +190,15 @@ def parse_metrics(data: bytes) -> GpuMetrics | None:
         return None
     size, form, content = _HEADER.unpack_from(data)
     layout = _LAYOUTS.get((form, content))
-    if layout is None or size < layout.size or len(data) < layout.size:
+    if (form, content) == LISTED:
+        listed = parse_listed(data[:size])
+        if not listed:
+            return None
+        values = {name: _choose_listed(listed, name) for name in _LISTED_FIELDS}
+    elif layout is None or size < layout.size or len(data) < layout.size:
         return None
-    values = {name: _read(data, name, field) for name, field in layout.fields.items()}
+    else:
+        values = {name: _read(data, name, field) for name, field in layout.fields.items()}
     clock, memory_clock, lanes, speed, throttling = (
         None if value is None else int(value)
         for value in map(values.get, ("clock_mhz", "memory_clock_mhz", "lanes", "link_speed", "throttling"))
@@ -188,6 +218,50 @@ def parse_metrics(data: bytes) -> GpuMetrics | None:
         pcie_generation=None if speed is None else _GENERATIONS.get(speed),
         throttle_reasons=None if throttling is None else _name_reasons(throttling),
         throttling=_find_throttling(values),
+    )
+
+
+class ListedValues(NamedTuple):
+    unit: int
+    # None is unsupported.
+    numbers: tuple[int | None, ...]
+
+
+def parse_listed(table: bytes) -> dict[int, ListedValues]:
+    """Return the fields of a table that lists its fields, by id; none if it is cut off."""
+    if len(table) < _FIELD_COUNT.size:
+        return {}
+    (count,) = _FIELD_COUNT.unpack_from(table)
+    found: dict[int, ListedValues] = {}
+    at = _FIELD_COUNT.size
+    for _ in range(count):
+        if at + _LISTED_FIELD.size > len(table):
+            return {}
+        (encoded,) = _LISTED_FIELD.unpack_from(table, at)
+        unit, kind, name, length = encoded >> 24, encoded >> 20 & 0xF, encoded >> 10 & 0x3FF, encoded & 0x3FF
+        at += _LISTED_FIELD.size
+        if kind >= len(_LISTED_CODES):
+            return {}
+        values = struct.Struct(f"<{length}{_LISTED_CODES[kind]}")
+        if at + values.size > len(table):
+            return {}
+        unsupported = -1 if kind % 2 else (1 << 8 * values.size // max(length, 1)) - 1
+        numbers = values.unpack_from(table, at)
+        found[name] = ListedValues(unit, tuple(None if it == unsupported else it for it in numbers))
+        at += values.size
+    return found
+
+
+def _choose_listed(listed: dict[int, ListedValues], name: str) -> float | None:
+    """Return a field of a list, the largest of an array; None if there is none that is possible."""
+    number, scales = _LISTED_FIELDS[name]
+    found = listed.get(number)
+    scale = None if found is None else scales.get(found.unit)
+    if found is None or scale is None:
+        return None
+    return max(
+        (it * scale for it in found.numbers if it is not None and 0 <= it * scale <= _MOST[name]),
+        default=None,
     )
 
 

@@ -1,9 +1,8 @@
 """Throughput of XGMI, AMD's links between GPUs, by the counters in amdgpu's table `gpu_metrics`.
 
 Sources: the structs `gpu_metrics_v1_4` to `gpu_metrics_v1_8` of the kernel's
-`drivers/gpu/drm/amd/include/kgd_pp_interface.h`, in C's natural alignment. For 1.9, which lists its fields
-itself, `AMDGPU_METRICS_ENC_ATTR` there and `DECLARE_SMU_METRICS_CLASS` of `pm/swsmu/smu_cmn.h`. Earlier
-revisions and those of APUs (2.x, 3.x) have no such counters.
+`drivers/gpu/drm/amd/include/kgd_pp_interface.h`, in C's natural alignment; 1.9 lists its fields itself.
+Earlier revisions and those of APUs (2.x, 3.x) have no such counters.
 
 Each counts kilobytes. AMD does not say whether of 1000 or 1024 bytes; the firmware counts in 1/1024 of them
 (`SMUQ10_ROUND`), so 1024 is used. `amdsmi_link_metrics_t` says which way is which: what is read is received,
@@ -11,14 +10,17 @@ what is written is sent.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from .gpu_metrics import LISTED, parse_listed
 
 _HEADER = struct.Struct("<HBB")
 _WIDTH = struct.Struct("<H")
 # Of eight links.
 _COUNTERS = struct.Struct("<8Q")
 _UNSUPPORTED = (1 << 64) - 1
-_NO_WIDTHS = (0, 0xFFFF)
+_NO_WIDTHS = (None, 0, 0xFFFF)
 _KILOBYTE = 1024
 # An MI355X has 0.54 TB/s in each direction; beyond this a counter is the firmware's mistake.
 _MOST_BYTES_PER_S = 1e13
@@ -39,15 +41,9 @@ _LAYOUTS = {
     (1, 7): _Layout(2208, 72, 136),
     (1, 8): _Layout(3360, 72, 136),
 }
-_LISTED = (1, 9)
-_FIELD_COUNT = struct.Struct("<4xI")
-_FIELD = struct.Struct("<Q")
-_LENGTH_BITS = 10
-# What a field is: its unit (9 is kilobytes), type (2 has two bytes, 6 has eight) and id.
-_LINK_WIDTH = 2 << 10 | 18
-_READ = 9 << 14 | 6 << 10 | 29
-_WRITTEN = 9 << 14 | 6 << 10 | 30
-_WIDTHS_BY_TYPE = (1, 1, 2, 2, 4, 4, 8, 8)
+# In a table that lists its fields: their ids, and the unit of the counters.
+_LINK_WIDTH, _READ, _WRITTEN = 18, 29, 30
+_KILOBYTES = 9
 
 
 class XgmiCounts(NamedTuple):
@@ -94,45 +90,26 @@ def parse_counts(table: bytes) -> XgmiCounts | None:
         return None
     size, form, content = _HEADER.unpack_from(table)
     layout = _LAYOUTS.get((form, content))
-    fields: dict[int, tuple[int, ...]] = {}
+    width: int | None = None
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
     if layout is not None and min(size, len(table)) >= layout.size:
-        fields[_LINK_WIDTH] = _WIDTH.unpack_from(table, layout.width)
-        fields[_READ] = _COUNTERS.unpack_from(table, layout.counters)
-        fields[_WRITTEN] = _COUNTERS.unpack_from(table, layout.counters + _COUNTERS.size)
-    elif (form, content) == _LISTED:
-        fields = _read_listed(table[:size])
-    width = fields.get(_LINK_WIDTH, (0,))[0]
-    read, written = (
-        {link: count for link, count in enumerate(fields.get(name, ())) if count != _UNSUPPORTED}
-        for name in (_READ, _WRITTEN)
-    )
+        (width,) = _WIDTH.unpack_from(table, layout.width)
+        read = _count_links(_COUNTERS.unpack_from(table, layout.counters))
+        written = _count_links(_COUNTERS.unpack_from(table, layout.counters + _COUNTERS.size))
+    elif (form, content) == LISTED:
+        fields = parse_listed(table[:size])
+        width = next(iter(fields[_LINK_WIDTH].numbers), None) if _LINK_WIDTH in fields else None
+        read, written = (
+            _count_links(fields[name].numbers) if name in fields and fields[name].unit == _KILOBYTES else {}
+            for name in (_READ, _WRITTEN)
+        )
     has_links = width not in _NO_WIDTHS or any(read.values()) or any(written.values())
     return XgmiCounts(read, written) if has_links else None
 
 
-def _read_listed(table: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the fields of XGMI in a table that lists its fields; none if it is cut off.
-
-    Eight bytes with unit, type, id and length come before each value, or array of values; nothing is aligned.
-    """
-    if len(table) < _FIELD_COUNT.size:
-        return {}
-    (count,) = _FIELD_COUNT.unpack_from(table)
-    found: dict[int, tuple[int, ...]] = {}
-    at = _FIELD_COUNT.size
-    for _ in range(count):
-        if at + _FIELD.size > len(table):
-            return {}
-        (encoded,) = _FIELD.unpack_from(table, at)
-        field, length = encoded >> _LENGTH_BITS, encoded & (1 << _LENGTH_BITS) - 1
-        kind = field >> 10 & 0xF
-        at += _FIELD.size
-        if kind >= len(_WIDTHS_BY_TYPE) or at + length * _WIDTHS_BY_TYPE[kind] > len(table):
-            return {}
-        if length and field in (_LINK_WIDTH, _READ, _WRITTEN):
-            found[field] = struct.unpack_from(f"<{length}{'H' if field == _LINK_WIDTH else 'Q'}", table, at)
-        at += length * _WIDTHS_BY_TYPE[kind]
-    return found
+def _count_links(counts: Iterable[int | None]) -> dict[int, int]:
+    return {link: count for link, count in enumerate(counts) if count not in (None, _UNSUPPORTED)}
 
 
 def _find_rate(before: dict[int, int], now: dict[int, int], passed_s: float) -> float | None:

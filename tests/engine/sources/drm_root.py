@@ -53,6 +53,35 @@ MI300_METRICS = make_metrics(
     **{f"xgmi_read_{link}": (128 + 8 * link, "Q", (9_000 + 17 * link) << 20) for link in range(7)},
     **{f"xgmi_written_{link}": (192 + 8 * link, "Q", (8_900 + 13 * link) << 20) for link in range(7)},
 )
+
+
+def encode_listed(unit: int, kind: int, identity: int, *values: int) -> bytes:
+    """Return a field of revision 1.9: its unit, type, id and length, and then its values."""
+    encoded = unit << 24 | kind << 20 | identity << 10 | len(values)
+    return struct.pack(f"<Q{len(values)}{'BbHhIiQq'[kind]}", encoded, *values)
+
+
+def make_listed(*fields: bytes) -> bytes:
+    """Return a table of revision 1.9."""
+    body = struct.pack("<I", len(fields)) + b"".join(fields)
+    return struct.pack("<HBB", 4 + len(body), 1, 9) + body
+
+
+LISTED_METRICS = make_listed(
+    encode_listed(2, 2, 0, 71),  # degrees of the hottest place, and of the memory
+    encode_listed(2, 2, 1, 55),
+    encode_listed(3, 2, 3, 701),  # watts
+    encode_listed(10, 2, 4, 88),  # per cent of time: compute, memory
+    encode_listed(10, 2, 5, 33),
+    encode_listed(0, 6, 7, 1 << 40),  # energy
+    # Cycles of the firmware, and those in which the board, power, chip, regulators and memory slowed it down.
+    *(encode_listed(0, 4, 9 + at, count) for at, count in enumerate((900, 1, 20, 3, 4, 5))),
+    encode_listed(0, 2, 16, 16),  # lanes of the bus, and its speed in 0.1 GT/s
+    encode_listed(7, 2, 17, 320),
+    encode_listed(1, 2, 33, 2090, 2101, *[0xFFFF] * 6),  # MHz of the compute dies, and of the memory
+    encode_listed(1, 2, 37, 1300),
+    encode_listed(10, 0, 900, 1, 2, 3),  # one of a later driver
+)
 APU_METRICS = make_metrics((2, 3), 152, clock=(76, "H", 2700), throttling=(120, "Q", 0))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from tests.engine.sources.conftest import SteppedClock
 from tests.engine.sources.drm_root import (
     APU_METRICS,
     GIB,
+    LISTED_METRICS,
     MI300_METRICS,
     NAVI_METRICS,
     DrmMachine,
+    encode_listed,
+    make_listed,
     make_metrics,
 )
 from tests.pretend_nvml.driver import PretendDriver
@@ -24,7 +28,7 @@ from vramscope.engine.model import DeviceActivity, Sample
 from vramscope.engine.sampling.live import open_node
 from vramscope.engine.sources.drm.amd import AmdReader
 from vramscope.engine.sources.drm.fdinfo import parse_fdinfo
-from vramscope.engine.sources.drm.gpu_metrics import parse_metrics
+from vramscope.engine.sources.drm.gpu_metrics import Throttling, parse_metrics
 from vramscope.engine.sources.drm.kfd import KfdProcesses
 from vramscope.engine.sources.drm.source import DrmSource
 from vramscope.exporters.status.document import describe_sample
@@ -315,6 +319,35 @@ def test_metrics_are_read_by_revision(data: bytes, revision: str, clock_mhz: int
 @pytest.mark.parametrize("revision", [(1, 0), (1, 9), (2, 5), (4, 0), (255, 255)])
 def test_metrics_of_an_unknown_revision_are_not_guessed(revision: tuple[int, int]) -> None:
     assert parse_metrics(make_metrics(revision, 4000)) is None
+
+
+def test_a_table_that_lists_its_fields_is_read_by_id_and_unit() -> None:
+    found = parse_metrics(LISTED_METRICS)
+    assert found is not None
+    assert (found.revision, found.is_apu, found.edge_c) == ("1.9", False, None)
+    assert (found.junction_c, found.memory_c, found.power_w) == (71, 55, 701)
+    assert (found.busy_percent, found.memory_busy_percent) == (88, 33)
+    assert (found.clock_mhz, found.memory_clock_mhz) == (2101, 1300)
+    assert (found.pcie_lanes, found.pcie_generation) == (16, 5)
+    assert found.throttling == Throttling(cycles=900, board=1, power=20, heat=12)
+    assert parse_metrics(LISTED_METRICS[:-1]) is None, "cut off"
+    later_type = struct.pack("<QB", 9 << 20 | 1, 0)
+    assert parse_metrics(make_listed(later_type)) is None, "of unknown size"
+
+
+def test_a_listed_field_in_other_units_is_converted_or_unmeasured() -> None:
+    found = parse_metrics(
+        make_listed(
+            encode_listed(6, 2, 17, 64),  # GT/s
+            encode_listed(1, 2, 37, 1200, 1250),  # one clock for each die of memory
+            encode_listed(1, 2, 3, 701),  # power in MHz
+            encode_listed(2, 3, 0, -5),
+            encode_listed(10, 2, 4, 400),
+        )
+    )
+    assert found is not None
+    assert (found.pcie_generation, found.memory_clock_mhz) == (6, 1250)
+    assert (found.power_w, found.junction_c, found.busy_percent, found.throttling) == (None,) * 4
 
 
 def test_unsupported_metrics_are_none() -> None:

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.sources.conftest import SteppedClock
-from tests.engine.sources.drm_root import MI300_METRICS, NAVI_METRICS, DrmMachine
+from tests.engine.sources.drm_root import (
+    MI300_METRICS,
+    NAVI_METRICS,
+    DrmMachine,
+    encode_listed,
+    make_listed,
+)
 from vramscope.engine.model import DeviceActivity
 from vramscope.engine.sources.drm.amd import AmdReader
 from vramscope.engine.sources.drm.gpu_metrics import parse_metrics
@@ -86,30 +92,21 @@ def make_fixed(revision: int) -> Make:
     return make
 
 
-def make_listed(read: Counts, written: Counts, width: int, *, data_unit: int = 9) -> bytes:
-    """Return revision 1.9: of each field unit, type, id and length, and then its values."""
-
-    def encode(unit: int, kind: int, identity: int, *values: int) -> bytes:
-        code = "BbHhIiQq"[kind]
-        encoded = unit << 24 | kind << 20 | identity << 10 | len(values)
-        return struct.pack(f"<Q{len(values)}{code}", encoded, *values)
-
-    fields = [
-        encode(2, 2, 0, 71),  # hotspot temperature
-        encode(0, 4, 15, 0),  # lock status
-        encode(0, 2, 18, width),
-        encode(6, 2, 19, 32),
-        encode(data_unit, 6, 29, *fill(read)),
-        encode(data_unit, 6, 30, *fill(written)),
-        encode(0, 2, 31, *[1] * 8),
-        encode(1, 2, 33, *[2101] * 8),  # clocks
-        encode(10, 0, 900, 1, 2, 3),  # one of a later driver
-    ]
-    body = struct.pack("<I", len(fields)) + b"".join(fields)
-    return struct.pack("<HBB", 4 + len(body), 1, 9) + body
+def make_listed_links(read: Counts, written: Counts, width: int, *, data_unit: int = 9) -> bytes:
+    return make_listed(
+        encode_listed(2, 2, 0, 71),  # hotspot temperature
+        encode_listed(0, 4, 15, 0),  # lock status
+        encode_listed(0, 2, 18, width),
+        encode_listed(6, 2, 19, 32),
+        encode_listed(data_unit, 6, 29, *fill(read)),
+        encode_listed(data_unit, 6, 30, *fill(written)),
+        encode_listed(0, 2, 31, *[1] * 8),
+        encode_listed(1, 2, 33, *[2101] * 8),  # clocks
+        encode_listed(10, 0, 900, 1, 2, 3),  # one of a later driver
+    )
 
 
-REVISIONS: dict[str, Make] = {f"1.{it}": make_fixed(it) for it in range(4, 9)} | {"1.9": make_listed}
+REVISIONS: dict[str, Make] = {f"1.{it}": make_fixed(it) for it in range(4, 9)} | {"1.9": make_listed_links}
 # Eight places, seven links.
 READ: Counts = [10 << 20, 11 << 20, 12 << 20, 13 << 20, 14 << 20, 15 << 20, 16 << 20, None]
 WRITTEN: Counts = [20 << 20, 21 << 20, 22 << 20, 23 << 20, 24 << 20, 25 << 20, 26 << 20, None]
@@ -197,7 +194,7 @@ def test_what_no_link_carries_is_the_firmwares_mistake() -> None:
 
 
 def test_a_unit_that_is_not_kilobytes_is_not_guessed() -> None:
-    assert parse_counts(make_listed(READ, WRITTEN, 0, data_unit=8)) is None
+    assert parse_counts(make_listed_links(READ, WRITTEN, 0, data_unit=8)) is None
 
 
 @pytest.mark.parametrize(
