@@ -129,8 +129,9 @@ KEPT_PAGE_BYTES = 1024
 # The last bytes of a rollback journal that names another file, which SQLite would remove.
 _SUPER_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")
 _NEEDS_RECOVERY = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
-# What a query may raise; the second if SQLite quotes a damaged file in its message.
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+# What a query may raise; the second if SQLite quotes a damaged file in its message, the third also if a
+# damaged page makes it ask for more memory than there can be.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR")
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES),
@@ -243,6 +244,8 @@ def _describe_error(error: Exception) -> str:
     """SQLite quotes the file in its messages, so they are made printable."""
     if isinstance(error, UnicodeDecodeError):
         return "its tables are not those of a recording"
+    if isinstance(error, MemoryError):
+        return "there is not as much memory as SQLite asks for"
     return make_printable(lower_first(str(error)))
 
 
