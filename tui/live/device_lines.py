@@ -299,7 +299,7 @@ def draw_surround(
             free = room - line_width(first) - line_width(hardware)
             first = [*first, Span(" " * free), *hardware]
     details = _details(view, widths, room, rows - 2, glyphs, has_hardware=not has_hardware_above)
-    return [fit_line(line, room) for line in (first, *details)]
+    return [fit_line(line, room, is_ascii=glyphs.name == "ascii") for line in (first, *details)]
 
 
 def without_memory(view: DeviceView) -> DeviceView:
@@ -324,7 +324,7 @@ def draw_memory(view: DeviceView, widths: SharedWidths, width: int, rows: int, *
     """Return the second line of a device in a panel."""
     room = facts_width(width, rows, widths)
     draw = _memory_and_facts if rows == 2 else _memory
-    return fit_line(draw(view, widths, room, glyphs), room)
+    return fit_line(draw(view, widths, room, glyphs), room, is_ascii=glyphs.name == "ascii")
 
 
 def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:

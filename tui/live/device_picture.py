@@ -41,6 +41,7 @@ from .device_lines import (
     draw_line,
     draw_memory,
     draw_surround,
+    facts_width,
     fullest,
     large_shape,
     read_all_but_memory,
@@ -234,7 +235,7 @@ class DevicePicture:
         self._drawn: dict[tuple[str, Placement], _Drawn] = {}
         self._used: set[tuple[str, Placement]] = set()
         # Of each row its pieces, and the line that they make.
-        self._composed: dict[int, tuple[_Pieces, Line]] = {}
+        self._composed: dict[int, tuple[list[_Piece], Line]] = {}
         self._width = 0
         # What drew the devices last.
         self._shown: _Painter | None = None
@@ -345,30 +346,31 @@ class DevicePicture:
 
     def _rows(self, painter: "_Painter", views: list[DeviceView], width: int, node: str) -> list[Line]:
         """Return every row, put together from the pieces of its devices."""
-        pieces: list[_Pieces] = [[] for _ in range(self.layout.height)]
+        pieces: list[list[_Piece]] = [[] for _ in range(self.layout.height)]
         dots = [place for place in self.layout.placements if place.density == "dot"]
         for place in self.layout.placements:
             if place.density != "dot":
                 for number, line in enumerate(self._paint(painter, views[place.number], place)):
-                    pieces[place.y + number].append((place.x, place.width, line))
+                    pieces[place.y + number].append(_Piece(place.x, place.width, line, is_fitted=True))
         for y in sorted({place.y for place in dots}):
             row = [views[place.number] for place in dots if place.y == y]
             label = fit_text(node if y == 0 else "", self.layout.node_width - 1, self._glyphs.ellipsis)
-            pieces[y].append((0, width, [Span(label + " ", "muted"), *draw_dots(row, self._glyphs)]))
+            line = [Span(label + " ", "muted"), *draw_dots(row, self._glyphs)]
+            pieces[y].append(_Piece(0, width, line))
         if self.layout.detail_y is not None:
             view = next((view for view in views if view.is_selected), None) or fullest(views)
             detail = DETAIL._replace(y=self.layout.detail_y, width=width)
             for number, line in enumerate(self._paint(painter, view, detail)):
-                pieces[detail.y + number].append((0, width, line))
+                pieces[detail.y + number].append(_Piece(0, width, line, is_fitted=True))
         first = self.layout.placements[0]
         if self.layout.has_header:
             header = painter.draw_header(first)
             at = {place.x: place.width for place in self.layout.placements}
-            pieces[0] += [(x, cells, header) for x, cells in sorted(at.items())]
+            pieces[0] += [_Piece(x, cells, header) for x, cells in sorted(at.items())]
         if self.layout.axis_y is not None:
             panels = (it for it in self.layout.placements if it.density in ("large", "compact"))
             place = next(panels, DETAIL._replace(width=width))
-            pieces[self.layout.axis_y].append((0, width, painter.draw_shared_axis(place)))
+            pieces[self.layout.axis_y].append(_Piece(0, width, painter.draw_shared_axis(place)))
         if width != self._width:
             self._width = width
             self._composed.clear()
@@ -381,17 +383,19 @@ class DevicePicture:
             self._composed[y] = parts, line
         return [line for _, line in self._composed.values()]
 
-    def _compose(self, row: "_Pieces", width: int) -> Line:
-        if len(row) == 1 and row[0][0] == 0:
-            return self._fit(row[0][2], width)
+    def _compose(self, row: "Sequence[_Piece]", width: int) -> Line:
+        if len(row) == 1 and row[0].is_fitted and row[0].width == width:
+            return row[0].line
         line: Line = []
         at = 0
-        for x, piece_width, piece in row:
-            if x > at:
-                line.append(Span(" " * (x - at)))
-            line += self._fit(piece, piece_width)
-            at = x + piece_width
-        return self._fit(line, width)
+        for piece in row:
+            if piece.x > at:
+                line.append(Span(" " * (piece.x - at)))
+            line += piece.line if piece.is_fitted else self._fit(piece.line, piece.width)
+            at = piece.x + piece.width
+        if at < width:
+            line.append(Span(" " * (width - at)))
+        return line
 
     def _fit(self, line: Line, width: int) -> Line:
         return fit_line(
@@ -418,13 +422,22 @@ class DevicePicture:
             self._drawn[slot] = painter.paint_compact(view, place, graphs, key, drawn)
         else:
             lines = painter.paint(view, place, graphs, has_header=self.layout.has_header)
-            self._drawn[slot] = _Drawn(key, graphs, lines)
+            self._drawn[slot] = _Drawn(key, graphs, [self._fit(line, place.width) for line in lines])
         return self._drawn[slot].lines
 
 
 _Graphs = list[tuple[Chart, list[Line]]]
-# Of one row: first column, cells, and what is drawn there.
-_Pieces = list[tuple[int, int, Line]]
+
+
+class _Piece(NamedTuple):
+    """Part of a row."""
+
+    x: int
+    # Cells from there on.
+    width: int
+    line: Line
+    # Whether the line has exactly these cells, and only characters that the terminal can show.
+    is_fitted: bool = False
 
 
 class _Drawn(NamedTuple):
@@ -506,15 +519,17 @@ class _Painter:
         graph = _put_side_by_side([graph for _, graph in graphs if graph])
         if not graph:
             return _Drawn(key, graphs, left, surround_key, surround, left)
+        cells = self.shape(place)[0]
+        edge = Span(" " * (place.width - facts_width(place.width, place.height, self.widths) - cells - 2))
         lines: list[Line] = []
         old = () if before is None else before.left
         old_graph = () if before is None else _put_side_by_side([it for _, it in before.graphs if it])
-        for row, (facts, cells) in enumerate(zip(left, graph, strict=False)):
+        for row, (facts, history) in enumerate(zip(left, graph, strict=False)):
             is_same = row < len(old) and row < len(old_graph)
-            if is_same and before is not None and facts is old[row] and cells is old_graph[row]:
+            if is_same and before is not None and facts is old[row] and history is old_graph[row]:
                 lines.append(before.lines[row])
             else:
-                lines.append([*facts, Span("  "), *cells])
+                lines.append([*facts, Span("  "), *history, edge])
         return _Drawn(key, graphs, lines, surround_key, surround, left)
 
     def draw_header(self, place: Placement) -> Line:

@@ -162,6 +162,7 @@ class CellRow:
             texts[x - 1] = " "
 
 
+@lru_cache(maxsize=1024)  # most texts of a row are those of the tick before
 def _cells_of(text: str) -> Sequence[str]:
     """Return one text for each cell that `text` takes."""
     if _PLAIN_CELLS.issuperset(text):
@@ -239,6 +240,7 @@ class CellWriter:
     def _collect(self, x: int, y: int, x2: int, old: CellRow, new: CellRow) -> int:
         """Collect cells from column `x` on while they differ; return the column after the last one."""
         start = x
+        run: _Run | None = None
         while x < self._width:
             text = new.texts[x]
             pen = new.pens[x]
@@ -247,7 +249,8 @@ class CellWriter:
             if x > start and not is_half and (x >= x2 or (shown == text and old.pens[x] is pen)):
                 break
             if text:
-                run = self._run_at(x, y, pen, new)
+                if run is None or run.pen is not pen or not run.is_plain or run.end != x:
+                    run = self._run_at(x, y, pen, new)
                 run.texts.append(text)
                 run.end = x + 1
                 run.is_plain = text in _PLAIN_CELLS

@@ -4,8 +4,9 @@ Textual 8.2.8 makes seven caches, a kilobyte, for each `Strip`; most strips are 
 none. Making them took a fifth of the time in which a screen opens.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MemberDescriptorType
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -16,6 +17,8 @@ from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
+
+from ..draw.spans import Line, Role, Span
 
 Cache = FIFOCache[object, object]
 
@@ -85,23 +88,36 @@ def find_change(old: Sequence[Segment], new: Sequence[Segment]) -> tuple[int, in
     return start, stop
 
 
-class KeptLinesCache(StylesCache):
-    """For a widget that keeps the strips of its lines: they are passed on as they are.
+class _Setting(NamedTuple):
+    """What becomes of the lines of a widget: padding goes around them, and all of it through the filters."""
+
+    left: list[Segment]
+    right: list[Segment]
+    # Cells between the two.
+    width: int
+    # Of the padding.
+    style: Style
+    filters: Sequence[LineFilter]
+    background: Color
+
+    def filter(self, segments: list[Segment]) -> list[Segment]:
+        """Return what the filters make of segments; each of them replaces one by one."""
+        for line_filter in self.filters:
+            segments = line_filter.apply(segments, self.background)
+        return segments
+
+
+class _KeptCache(StylesCache):
+    """For a widget that keeps its lines: they are passed on as they are.
 
     Textual composes each line again from borders, padding and content, and keeps it a second time. Where the
-    widget has neither borders nor padding and is opaque, the line is the content. Of a line that changed in
-    part only that part goes through the filters, all of which replace one segment by one.
-
-    Args:
-        list_strips: Returns what the widget's `render_line` would of each of some rows.
+    widget has no borders and is opaque, the line is its content.
     """
 
-    def __init__(self, list_strips: Callable[[Sequence[int]], list[Strip]]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._list_strips = list_strips
-        # Each line before and after the filters.
-        self._filtered: dict[int, tuple[Strip, Strip]] = {}
-        self._filtered_by: tuple[object, ...] = ()
+        self._setting: _Setting
+        self._set_by: tuple[object, ...] = ()
 
     def render_widget(self, widget: Widget, crop: Region) -> list[Strip]:
         styles = widget.styles
@@ -114,22 +130,52 @@ class KeptLinesCache(StylesCache):
         base, background = widget.background_colors
         filters = widget.get_line_filters()
         size = widget.region.size
-        x1, x2 = crop.column_span
-        is_cropped = (x1, x2) != (0, size.width)
-        filtered_by = (base, background, size, padding, *filters)
-        if filtered_by != self._filtered_by:
-            self._filtered_by = filtered_by
-            self._filtered.clear()
-        rows = crop.line_range
-        lines = self._list_strips(rows)
-        if padding.left or padding.right:
+        set_by = (base, background, size, padding, *filters)
+        if set_by != self._set_by:
+            self._set_by = set_by
             style = self.get_inner_outer(base, background)[0].rich_style
-            ends = Segment(" " * padding.left, style), Segment(" " * padding.right, style)
-            lines = [_pad(line, ends, size.width, style) for line in lines]
-        strips = [self._filter(y, strip, filters, background) for y, strip in zip(rows, lines, strict=True)]
-        return [strip.crop(x1, x2) for strip in strips] if is_cropped else strips
+            left, right = ([Segment(" " * it, style)] if it else [] for it in (padding.left, padding.right))
+            width = max(0, size.width - padding.width)
+            self._setting = _Setting(left, right, width, style, filters, background)
+            self.forget()
+        strips = self._list_filtered(widget, crop.line_range)
+        x1, x2 = crop.column_span
+        return [strip.crop(x1, x2) for strip in strips] if (x1, x2) != (0, size.width) else strips
 
-    def _filter(self, y: int, strip: Strip, filters: Sequence[LineFilter], background: Color) -> Strip:
+    def forget(self) -> None:
+        """Forget all lines, because they look otherwise now."""
+        raise NotImplementedError
+
+    def _list_filtered(self, widget: Widget, rows: Sequence[int]) -> list[Strip]:
+        """Return rows of the widget with what is around them."""
+        raise NotImplementedError
+
+
+class KeptLinesCache(_KeptCache):
+    """Of a line that changed in part only that part goes through the filters.
+
+    Args:
+        list_strips: Returns what the widget's `render_line` would of each of some rows.
+    """
+
+    def __init__(self, list_strips: Callable[[Sequence[int]], list[Strip]]) -> None:
+        super().__init__()
+        self._list_strips = list_strips
+        # Each line before and after the filters.
+        self._filtered: dict[int, tuple[Strip, Strip]] = {}
+
+    def forget(self) -> None:
+        self._filtered.clear()
+
+    def _list_filtered(self, widget: Widget, rows: Sequence[int]) -> list[Strip]:
+        left, right, width, style, *_ = self._setting
+        lines = self._list_strips(rows)
+        if left or right:
+            fitted = [line.adjust_cell_length(width, style) for line in lines]
+            lines = [Strip([*left, *line, *right]) for line in fitted]
+        return [self._filter(y, line) for y, line in zip(rows, lines, strict=True)]
+
+    def _filter(self, y: int, strip: Strip) -> Strip:
         before, after = self._filtered.get(y, (None, None))
         if before is strip and after is not None:
             return after
@@ -139,21 +185,84 @@ class KeptLinesCache(StylesCache):
         if before is not None and after is not None:
             start, stop = find_change(before._segments, segments)
             known = after._segments
-        changed = segments[start : len(segments) - stop]
-        for line_filter in filters:
-            changed = line_filter.apply(changed, background)
+        changed = self._setting.filter(segments[start : len(segments) - stop])
         made = Strip([*known[:start], *changed, *known[len(known) - stop :]], strip._cell_length)
         self._filtered[y] = strip, made
         return made
 
 
+# Different spans of one widget that are kept; when there are more, all are made again as they come.
+MOST_SEGMENTS = 4096
+
+
+class FilteredSegments(dict[Span, Segment]):
+    """The segment of each span as it comes out of the filters, made when it is first looked up."""
+
+    def __init__(self, looks: Mapping[Role, Style], setting: _Setting) -> None:
+        super().__init__()
+        self._looks = looks
+        self._setting = setting
+
+    def __missing__(self, span: Span) -> Segment:
+        if len(self) >= MOST_SEGMENTS:
+            self.clear()
+        (self[span],) = self._setting.filter([Segment(span.text, self._looks[span.role])])
+        return self[span]
+
+
+class KeptSpansCache(_KeptCache):
+    """For lines of spans, most of which come again: each is styled and filtered once.
+
+    Args:
+        list_lines: Returns rows of the window, None for one that is missing, and the cells of each other.
+        find_looks: Returns how each role looks on the widget.
+    """
+
+    def __init__(
+        self,
+        list_lines: Callable[[Sequence[int]], tuple[list[Line | None], int]],
+        find_looks: Callable[[], Mapping[Role, Style]],
+    ) -> None:
+        super().__init__()
+        self._list_lines = list_lines
+        self._find_looks = find_looks
+        self._segments: FilteredSegments | None = None
+        self._cells = 0
+        self._kept: dict[int, tuple[Line | None, Strip]] = {}
+
+    def forget(self) -> None:
+        self._segments = None
+        self._kept.clear()
+
+    def _list_filtered(self, widget: Widget, rows: Sequence[int]) -> list[Strip]:
+        lines, cells = self._list_lines(rows)
+        if cells != self._cells:
+            self._cells = cells
+            self._kept.clear()
+        kept = self._kept
+        strips = []
+        for y, line in zip(rows, lines, strict=True):
+            known = kept.get(y)
+            if known is None or known[0] is not line:
+                known = kept[y] = line, self._make_strip(widget, line)
+            strips.append(known[1])
+        return strips
+
+    def _make_strip(self, widget: Widget, line: Line | None) -> Strip:
+        """Return a line as wide as the widget: it may be narrower, as next to a scroll bar."""
+        left, right, width, *_ = setting = self._setting
+        if self._segments is None:
+            self._segments = FilteredSegments(self._find_looks(), setting)
+        segments: Iterable[Segment] = map(self._segments.__getitem__, line or ())
+        missing = width - (self._cells if line is not None else 0)
+        if not (left or right or missing):
+            return Strip(segments)
+        if missing < 0:
+            segments = Strip(segments).crop(0, width)
+        rest = setting.filter([Segment(" " * missing, widget.rich_style)]) if missing > 0 else []
+        return Strip([*setting.filter(left), *segments, *rest, *setting.filter(right)])
+
+
 def _is_link_pointed_at(widget: Widget) -> bool:
     """Return whether a piece of text that acts on clicks may have to be drawn as under the pointer."""
     return widget.auto_links and bool(widget.hover_style._link_id)
-
-
-def _pad(line: Strip, ends: tuple[Segment, Segment], width: int, style: Style) -> Strip:
-    left, right = ends
-    line = line.adjust_cell_length(max(0, width - len(left.text) - len(right.text)), style)
-    before = [left] if left.text else []
-    return Strip([*before, *line._segments, *([right] if right.text else [])], width)

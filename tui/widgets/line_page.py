@@ -17,7 +17,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..frame.theme import find_looks, to_strip
 from ..terminal.compositor import HasGlyphs, ThriftyScreen
-from ..terminal.strip_caches import KeptLinesCache
+from ..terminal.strip_caches import KeptLinesCache, KeptSpansCache
 
 
 class MarkingWidget(Widget):
@@ -50,9 +50,15 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         has_own_lines = type(self).render_line is not LinePage.render_line
-        self._styles_cache = KeptLinesCache(self._render_each if has_own_lines else self._list_strips)
+        self._kept = (
+            KeptLinesCache(self._render_each)
+            if has_own_lines
+            else KeptSpansCache(self._list_lines, self._find_looks)
+        )
+        self._styles_cache = self._kept
         self._lines: list[Line] = []
-        self._strips: list[Strip] = []
+        # Cells of each line.
+        self._width = 0
         self._looks: dict[Role, Style] = {}
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -63,29 +69,31 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         return fit_line(line, width, is_ascii=glyphs.name == "ascii")
 
     def render_line(self, y: int) -> Strip:
-        return self._list_strips([y])[0]
+        width = self.size.width
+        (line,), _ = self._list_lines([y])
+        if line is None:
+            return Strip.blank(width, self.rich_style)
+        return to_strip(line, self._find_looks()).adjust_cell_length(width, self.rich_style)
 
     def _render_each(self, rows: Sequence[int]) -> list[Strip]:
         return [self.render_line(y) for y in rows]
 
-    def _list_strips(self, rows: Sequence[int]) -> list[Strip]:
-        """Return the strips of rows of the window; its size is expensive to look up for each."""
-        width = self.size.width
+    def _list_lines(self, rows: Sequence[int]) -> tuple[list[Line | None], int]:
+        """Return rows of the window, and how wide they are."""
+        lines = self._lines
         top = self.scroll_offset.y
-        known = self._strips
-        found = [known[top + y] if 0 <= top + y < len(known) else None for y in rows]
-        if all(strip is not None and strip.cell_length == width for strip in found):
-            return cast(list[Strip], found)
-        style = self.rich_style  # expensive
-        return [
-            Strip.blank(width, style) if strip is None else strip.adjust_cell_length(width, style)
-            for strip in found
-        ]
+        return [lines[top + y] if 0 <= top + y < len(lines) else None for y in rows], self._width
+
+    def _find_looks(self) -> dict[Role, Style]:
+        if not self._looks:
+            self._looks = find_looks(self)
+        return self._looks
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._looks = {}
         self._lines = []
+        self._kept.forget()
         if self.is_mounted:
             self.call_next(self._draw)
 
@@ -102,17 +110,11 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         # Where the bar has the only column, no lines at all would make it go, come again, and so without end.
         width = max(width, int(self.show_vertical_scrollbar))
         lines = self._compose_lines(width, height)
-        if not self._looks:
-            self._looks = find_looks(self)
         old = self._lines
         changed = [y for y, line in enumerate(lines) if y >= len(old) or old[y] != line]
         changed += range(len(lines), len(old))
-        strips = self._strips[: len(lines)] + [Strip([])] * (len(lines) - len(self._strips))
-        for y in changed:
-            if y < len(lines):
-                strips[y] = to_strip(lines[y], self._looks)
         self._lines = lines
-        self._strips = strips
+        self._width = width
         size = Size(width, len(lines))
         if size != self.virtual_size:
             self.virtual_size = size
