@@ -94,8 +94,9 @@ class BucketView:
                 cells[:] = array("d", [nan])
             return
         for cells in self._cells:
-            cells[:0] = array("d", [nan]) * before
-            cells.extend(array("d", [nan]) * after)
+            if before > 0:
+                cells[:0] = array("d", [nan]) * before
+            cells.extend([nan] * after)
         over = max(0, len(self._cells[0]) - self._capacity)
         self._first = min(self._first, index) + over
         for cells in self._cells:

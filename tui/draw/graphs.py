@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from .glyphs import Glyphs
@@ -54,39 +55,68 @@ def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role
 
     Levels are an even number of buckets, oldest first, out of `dots_of(rows, glyphs)`.
     """
-    columns = [
-        _cell_column(levels[index], levels[index + 1], rows, glyphs.history, glyphs.history_band)
-        for index in range(0, len(levels) - 1, 2)
-    ]
-    return [_join_points([column[row] for column in columns], role) for row in range(rows)]
+    known = _find_columns(rows, glyphs.history, glyphs.history_band)
+    columns = [known[pair] for pair in zip(levels[::2], levels[1::2], strict=False)]
+    if not columns:
+        return [[] for _ in range(rows)]
+    glyph_rows = zip(*(column.glyphs for column in columns), strict=True)
+    mark_rows = zip(*(column.marks for column in columns), strict=True)
+    return [_join_points(*row, role) for row in zip(glyph_rows, mark_rows, strict=True)]
 
 
-def _join_points(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
+def _join_points(cells: Sequence[str], are_solid: Sequence[bool], role: Role) -> Line:
+    if all(are_solid):  # as in most rows
+        return [Span("".join(cells), role)]
     line: Line = []
     band_role: Role = "band" if role == "fill" else "muted"
     start = 0
-    for index in range(1, len(cells) + 1):
-        if index == len(cells) or cells[index][1] is not cells[start][1]:
-            text = "".join([cell[0] for cell in cells[start:index]])
-            line.append(Span(text, role if cells[start][1] else band_role))
-            start = index
+    for is_solid, run in groupby(are_solid):
+        end = start + sum(1 for _ in run)
+        line.append(Span("".join(cells[start:end]), role if is_solid else band_role))
+        start = end
     return line
 
 
-# Each cell once: there are only a few hundred different ones, but every cached column would hold copies.
-_KNOWN_CELLS: dict[tuple[str, bool], tuple[str, bool]] = {}
+class _CellColumn(NamedTuple):
+    """The cells of two buckets from the top down, and whether each is solid."""
+
+    glyphs: tuple[str, ...]
+    marks: tuple[bool, ...]
 
 
-@lru_cache(maxsize=2048)
-def _cell_column(
-    left: Levels, right: Levels, rows: int, history: str, band: str
-) -> tuple[tuple[str, bool], ...]:
-    """Return the cells of two buckets from the top down, each with whether it is solid."""
-    if history:
-        cells = [_block_cell(left, right, row, history, band) for row in reversed(range(rows))]
-    else:
-        cells = [_braille_cell(left, right, row) for row in reversed(range(rows))]
-    return tuple([_KNOWN_CELLS.setdefault(cell, cell) for cell in cells])
+# Each glyph once: there are only a few hundred different ones, but every cached column would hold copies.
+_KNOWN_GLYPHS: dict[str, str] = {}
+
+
+# Different pairs of buckets in graphs of one height; when there are more, all are drawn again as they come.
+MOST_COLUMNS = 1024
+
+
+class _CellColumns(dict[tuple[Levels, Levels], _CellColumn]):
+    """The cells of each pair of buckets, drawn when they are first looked up."""
+
+    def __init__(self, rows: int, history: str, band: str) -> None:
+        super().__init__()
+        self._rows = rows
+        self._history = history
+        self._band = band
+
+    def __missing__(self, pair: tuple[Levels, Levels]) -> _CellColumn:
+        if len(self) >= MOST_COLUMNS:
+            self.clear()
+        rows = reversed(range(self._rows))
+        if self._history:
+            cells = [_block_cell(*pair, row, self._history, self._band) for row in rows]
+        else:
+            cells = [_braille_cell(*pair, row) for row in rows]
+        glyphs = tuple([_KNOWN_GLYPHS.setdefault(glyph, glyph) for glyph, _ in cells])
+        column = self[pair] = _CellColumn(glyphs, tuple([is_solid for _, is_solid in cells]))
+        return column
+
+
+@lru_cache(maxsize=4)
+def _find_columns(rows: int, history: str, band: str) -> _CellColumns:
+    return _CellColumns(rows, history, band)
 
 
 def _braille_cell(left: Levels, right: Levels, row: int) -> tuple[str, bool]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, floor, inf
 from typing import Literal, NamedTuple
@@ -310,7 +311,13 @@ def spread_levels(levels: Sequence[Levels], fit: Fit, start: int, end: int) -> l
     """Return the levels of columns, from one up to another."""
     if fit.buckets == fit.columns:
         return list(levels[start:end])
-    return [levels[column * fit.buckets // fit.columns] for column in range(start, end)]
+    return [levels[place] for place in _list_places(fit.buckets, fit.columns)[start:end]]
+
+
+@lru_cache(maxsize=16)  # one for the graphs of all devices
+def _list_places(buckets: int, columns: int) -> list[int]:
+    """Return the bucket of each column."""
+    return [column * buckets // columns for column in range(columns)]
 
 
 # Seconds from one label of the time axis to the next.

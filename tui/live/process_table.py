@@ -150,7 +150,6 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         counted = self.process_count
         unlisted = self._unlisted
         self._all_rows = collect_rows(devices, ranks, now_s)
-        self._known |= find_known(self._all_rows)
         self._unlisted = tuple(device for device in devices if device.processes is None)
         has_driver = any(device.kind not in MODELLED for device in devices)
         self._source_words = ", as far as the driver reports" if has_driver else ""
@@ -162,6 +161,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if self._places is not None and self._decisive == before and not is_heading_changed:
             self.rows = [self._all_rows[place] for place in self._places]
         else:
+            self._known |= find_known(self._all_rows)
             self._update_rows(is_heading_changed=is_heading_changed)
 
     def show_relatives(self, relatives: Mapping[int, ProcessReading] | None) -> None:

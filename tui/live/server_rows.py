@@ -24,6 +24,8 @@ class ServerRows(LinePage, can_focus=False):
     _findings: tuple[Finding, ...] = ()
 
     def show(self, servers: Sequence[ServerSample], findings: Sequence[Finding]) -> None:
+        if not servers and not self._servers:
+            return  # as on most nodes
         self._servers = tuple(servers)
         self._findings = tuple(it for it in findings if it.is_open)
         self._draw()

@@ -54,7 +54,7 @@ _PLAIN_CELLS = frozenset(
 
 
 # Cells that are compared together.
-_BLOCK = 16
+_BLOCK = 32
 _BAND_BITS = 4
 # Bytes of the shortest step to the right.
 _BRIDGE = 3
@@ -292,6 +292,7 @@ class CellWriter:
         return min(move, _step(y - self._y, "B", "A") + across, key=len)
 
 
+@lru_cache(maxsize=1024)  # most are those of the tick before
 def _step(count: int, forward: str, back: str) -> str:
     """Return a step of the cursor by so many cells (ECMA-48, CUU to CUB; BS for short ones to the left)."""
     if count == 0:
