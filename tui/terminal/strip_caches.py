@@ -192,7 +192,7 @@ class KeptLinesCache(_KeptCache):
 
 
 # Different spans of one widget that are kept; when there are more, all are made again as they come.
-MOST_SEGMENTS = 4096
+MOST_SEGMENTS = 1024
 
 
 class FilteredSegments(dict[Span, Segment]):
@@ -235,10 +235,7 @@ class KeptSpansCache(_KeptCache):
         self._kept.clear()
 
     def _list_filtered(self, widget: Widget, rows: Sequence[int]) -> list[Strip]:
-        lines, cells = self._list_lines(rows)
-        if cells != self._cells:
-            self._cells = cells
-            self._kept.clear()
+        lines, self._cells = self._list_lines(rows)
         kept = self._kept
         strips = []
         for y, line in zip(rows, lines, strict=True):

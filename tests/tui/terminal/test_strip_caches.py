@@ -16,8 +16,16 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from vramscope.tui.draw.spans import ROLES, Line, Role, Span
+from vramscope.tui.frame.theme import to_strip
 from vramscope.tui.terminal import compositor  # noqa: F401 - makes caches lazy
-from vramscope.tui.terminal.strip_caches import CACHE_SIZES, KeptLinesCache, LazyCache
+from vramscope.tui.terminal.strip_caches import (
+    CACHE_SIZES,
+    MOST_SEGMENTS,
+    KeptLinesCache,
+    KeptSpansCache,
+    LazyCache,
+)
 
 SEGMENTS = [Segment("ab ", Style(color="red")), Segment("漢字"), Segment("é", Style(bold=True))]
 
@@ -50,6 +58,33 @@ class Ticker(Widget):
         return Strip(self.segments)
 
 
+# On the widget's own background, as `find_looks` returns them.
+LOOKS: dict[Role, Style] = {
+    role: Style(color=f"#{at:02d}80a0", bgcolor="#203040") for at, role in enumerate(ROLES)
+}
+
+
+class Page(Widget):
+    """Rows of spans, each of so many cells; None where a row is missing."""
+
+    DEFAULT_CSS = "Page { height: 3; padding: 0 2; background: #203040; }"
+
+    def __init__(self, *, is_kept: bool) -> None:
+        super().__init__()
+        if is_kept:
+            self._styles_cache = KeptSpansCache(
+                lambda rows: ([self.rows[y] for y in rows], self.cells), self.find
+            )
+        self.rows: list[Line | None] = [None] * 3
+        self.cells = 0
+
+    def find(self) -> dict[Role, Style]:
+        return LOOKS
+
+    def render_line(self, y: int) -> Strip:
+        return to_strip(self.rows[y] or (), LOOKS).adjust_cell_length(self.size.width, self.rich_style)
+
+
 class Tickers(App[None]):
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +93,8 @@ class Tickers(App[None]):
     def compose(self) -> ComposeResult:
         yield Ticker(is_kept=True)
         yield Ticker(is_kept=False)
+        yield Page(is_kept=True)
+        yield Page(is_kept=False)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [self.marking]
@@ -83,6 +120,51 @@ async def test_a_kept_line_is_what_textual_makes_of_it_and_only_what_changed_is_
         assert [list(it) for it in kept.render_lines(Region(3, 0, 9, 1))] == [
             list(it) for it in plain.render_lines(Region(3, 0, 9, 1))
         ]
+
+
+async def test_rows_of_spans_look_as_textual_draws_them_and_each_span_is_filtered_once() -> None:
+    rng = random.Random(7)
+    app = Tickers()
+    async with app.run_test(size=(24, 12)) as pilot:
+        await pilot.pause()
+        kept, plain = app.query(Page)
+        crop = Region(0, 0, 24, 3)
+        seen: set[Span] = set()
+        for cells in (20, 20, 20, 15, 20, 25, 20):  # as wide as the widget, narrower, wider
+            for _ in range(5):
+                spans = [
+                    Span(rng.choice(["abc d", "ef ▒▒", " 漢字"]), rng.choice(ROLES[:4]))
+                    for _ in range(cells // 5)
+                ]
+                new = set(spans) - seen
+                seen |= new
+                at = rng.randrange(3)
+                for page in (kept, plain):
+                    page.rows = [row if page.cells == cells else None for row in page.rows]
+                    page.cells = cells
+                    page.rows[at] = spans
+                    page._styles_cache.set_dirty(crop)
+                app.marking.count = 0
+                shown = kept.render_lines(crop)
+                assert app.marking.count <= len(new) + 3 * 3, "what is new, and what fills three rows"
+                expected = plain.render_lines(crop)
+                assert [list(it.simplify()) for it in shown] == [list(it.simplify()) for it in expected]
+                assert {it.cell_length for it in shown} == {24}
+
+
+async def test_spans_that_come_only_once_are_not_kept_for_ever() -> None:
+    app = Tickers()
+    async with app.run_test(size=(24, 12)) as pilot:
+        await pilot.pause()
+        page = app.query(Page).first()
+        page.cells = 20
+        for number in range(MOST_SEGMENTS + 10):
+            page.rows[0] = [Span(f"{number:020d}")]
+            page.render_lines(Region(0, 0, 24, 1))
+        cache = page._styles_cache
+        assert isinstance(cache, KeptSpansCache)
+        assert cache._segments is not None
+        assert len(cache._segments) < 100
 
 
 def load_untouched() -> ModuleType:
