@@ -5,18 +5,18 @@ many futures of each moment how often a preemption comes within some minutes. No
 knows more of the present; what it misses is chance. Its words open, stand and close as those of the product,
 and are scored by the same code.
 
-    python -m benchmarks.serving_bound --tokens 24000
+    python -m benchmarks.serving_bound
 
-needs a C compiler: the futures are computed by `serving_rollouts.c`, an exact copy of the simulator.
+needs a C compiler: runs and futures are computed by `serving_rollouts.c`, an exact copy of the simulator.
+`--tokens 24000` asks for the runs of one size of pool alone, `--every 4` for a quarter of the seeds.
 """
 
 import argparse
-import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -26,31 +26,36 @@ import numpy.typing as npt
 from vramscope.analyzers.serving import arrivals
 from vramscope.analyzers.serving.analyzer import HOLD_S, STANDS_SHARE
 from vramscope.engine.errors import UsageError
-from vramscope.engine.workloads.serving.pool import Engine, Rate, Request, Traffic
-from vramscope.engine.workloads.serving.server import SimulatedServer
+from vramscope.engine.workloads.serving.pool import Rate
 
-from .compiled import load_compiled
 from .measure.tables import format_number, format_table
+from .serving_engine import CompiledEngine, CompiledServer, Numbers, load_library
 from .serving_scenes import (
     SPLITS,
     Scene,
+    Split,
     Task,
     find_blocks,
     list_serving_tasks,
     make_scene,
     name_serving_family,
 )
-from .serving_verdicts import READ_EVERY_S, Watched, score_serving
+from .serving_verdicts import READ_EVERY_S, SIZES, Watched, score_serving
 
 LOOK_EVERY_S = 20
+COUNT_EVERY_S = 10
 HORIZONS_S = (180, 240, 300)
 FUTURES = 100
 SCREEN = 25
 """Where so many futures have no preemption, the others count as having none."""
+FIRST = 8
+ROOM_SHARE = 0.7
+"""Where so many futures, at the highest of all known rates, use no more than this share of the pool, no
+preemption is expected whatever is known."""
 SLOPE_S = 60.0
 LEVEL_S = 60.0
 THRESHOLDS = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
-LOOKS = (2, 3)
+LOOKS = (1, 2, 3)
 """Looks in a row that must agree."""
 BLOCK_TOKENS = 16
 
@@ -63,7 +68,7 @@ class Knowledge(NamedTuple):
     each will be."""
     rate: str
     """`now`: the true rate, which is taken to stay; `trend`: it and its slope over a minute; `coming`: the
-    true rate of the next minutes; `counted`: an estimate from the requests that came."""
+    true rate of the next minutes; `counted`: what the product estimates from the requests that came."""
 
 
 KNOWLEDGES = (
@@ -73,143 +78,6 @@ KNOWLEDGES = (
     Knowledge("law", "coming"),
     Knowledge("law", "counted"),
 )
-
-_MOST_PREFIXES = 64
-_SEQUENCE = np.dtype(
-    {
-        "names": [
-            "prompt",
-            "output",
-            "prefix",
-            "prefix_tokens",
-            "own",
-            "shared",
-            "computed",
-            "generated",
-            "output_median",
-        ],
-        "formats": ["i8", "i8", "i4", "i4", "i4", "i4", "f8", "f8", "f8"],
-    }
-)
-_NO_REQUEST = (0,) * 9
-Sequences = npt.NDArray[np.void]
-Numbers = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int32]
-
-
-def _list_fields(kind: type, names: str) -> list[tuple[str, type]]:
-    return [(name, kind) for name in names.split()]
-
-
-class State(ctypes.Structure):
-    """`State` of `serving_rollouts.c`."""
-
-    _fields_ = [
-        *_list_fields(ctypes.c_int32, "blocks block_tokens most_sequences running waiting used left idle"),
-        *_list_fields(ctypes.c_int32 * _MOST_PREFIXES, "idle_key idle_blocks busy_blocks busy_count"),
-        *_list_fields(ctypes.c_double, "prefill_per_s step_s sequence_s token_s"),
-        *_list_fields(ctypes.c_double, "prompt_median prompt_spread output_median output_spread"),
-        *_list_fields(ctypes.c_int32, "prefixes prefix_tokens"),
-        ("prefix_share", ctypes.c_double),
-        ("longest", ctypes.c_int64),
-        ("think_s", ctypes.c_double),
-        *_list_fields(ctypes.c_int32, "redraws seconds"),
-    ]
-
-
-@cache
-def load_library() -> ctypes.CDLL:
-    """Compile and load `serving_rollouts.c`; raises as `load_compiled` does."""
-    return load_compiled("serving_rollouts.c")
-
-
-def describe_state(engine: Engine, traffic: Traffic, seconds: int) -> tuple[State, Sequences]:
-    """Return an engine for the C simulator, and its requests: those that run, then those that wait."""
-    setup, state = engine.setup, State()
-    state.blocks, state.block_tokens = setup.blocks, setup.block_tokens
-    state.most_sequences = setup.most_sequences
-    state.running, state.waiting = len(engine.running), len(engine.waiting)
-    state.used, state.left = engine.used_blocks, sum(engine._left)
-    state.idle = len(engine._idle)
-    for at, (key, blocks) in enumerate(engine._idle.items()):
-        state.idle_key[at], state.idle_blocks[at] = key, blocks
-    for key, (blocks, sharing) in engine._busy.items():
-        state.busy_blocks[key], state.busy_count[key] = blocks, sharing
-    speed = setup.speed
-    state.prefill_per_s, state.step_s = speed.prefill_tokens_per_s, speed.step_base_s
-    state.sequence_s, state.token_s = speed.step_sequence_s, speed.step_token_s
-    state.prompt_median, state.prompt_spread = traffic.prompt_tokens, traffic.prompt_spread
-    state.output_median, state.output_spread = traffic.output_tokens, traffic.output_spread
-    state.prefixes, state.prefix_tokens = traffic.prefixes, traffic.prefix_tokens
-    state.prefix_share, state.longest = traffic.prefix_share, traffic.longest
-    state.think_s, state.seconds = traffic.think_s or 0.0, seconds
-    rows = [
-        (
-            *_describe_request(it.request),
-            it.own_blocks,
-            it.shared_blocks,
-            it.computed,
-            it.generated,
-            traffic.output_tokens * (traffic.length.at(it.request.arrived_s) if traffic.length else 1.0),
-        )
-        for it in (*engine.running, *engine.waiting)
-    ]
-    return state, np.array(rows, dtype=_SEQUENCE)
-
-
-def _describe_request(request: Request) -> tuple[int, int, int, int]:
-    prefix = -1 if request.prefix is None else request.prefix
-    return request.prompt_tokens, request.output_tokens, prefix, request.prefix_tokens
-
-
-def _point_to(values: npt.NDArray[np.generic]) -> ctypes.c_void_p:
-    return values.ctypes.data_as(ctypes.c_void_p)
-
-
-def replay_requests(state: State, present: Sequences, coming: Sequence[Sequence[Request]]) -> int:
-    """Return the second of the first preemption if these requests come; one more than all where none is."""
-    counts = np.array([*map(len, coming), 0], np.int32)
-    rows = [(*_describe_request(request), 0, 0, 0.0, 0.0, 1.0) for of in coming for request in of]
-    given = np.array([*rows, _NO_REQUEST], dtype=_SEQUENCE)
-    found = np.zeros(1, np.int32)
-    load_library().roll_ahead(
-        ctypes.byref(state),
-        _point_to(present),
-        None,
-        None,
-        _point_to(counts),
-        _point_to(given),
-        1,
-        1,
-        ctypes.c_uint64(0),
-        _point_to(found),
-    )
-    return int(found[0])
-
-
-def roll_ahead(
-    state: State, present: Sequences, rates: Numbers, factors: Numbers, *, futures: int, seed: int
-) -> Counts:
-    """Return the second of the first preemption in each future; one more than there are where none comes.
-
-    Args:
-        rates: Requests of each second to come, or clients if they think between requests.
-        factors: Factor on lengths in each second to come.
-    """
-    found = np.zeros(futures, np.int32)
-    load_library().roll_ahead(
-        ctypes.byref(state),
-        _point_to(present),
-        _point_to(rates),
-        _point_to(factors),
-        None,
-        None,
-        futures,
-        SCREEN,
-        ctypes.c_uint64(seed),
-        _point_to(found),
-    )
-    return found
 
 
 @dataclass(frozen=True)
@@ -257,10 +125,13 @@ class Looked:
 def look_at_run(task: Task, *, futures: int = FUTURES) -> Looked:
     """Make one run and ask its futures at each look."""
     scene, number = make_scene(task)
-    server = SimulatedServer(scene.setup, number)
-    engine = server.engines[0]
+    server = CompiledServer(scene.setup, number)
+    [engine] = server.engines
+    if not isinstance(engine, CompiledEngine):  # for mypy
+        raise TypeError(engine)
     counted: arrivals._Rate | None = None
-    asked, levels, times = 0, [], []
+    arrived = 0
+    levels, times = [], []
     used: list[float] = []
     chances: list[list[list[float]]] = []
     while server.now_s < scene.duration_s:
@@ -268,20 +139,20 @@ def look_at_run(task: Task, *, futures: int = FUTURES) -> Looked:
         used.append(engine.used_share)
         if engine.counters.first_preemption_s is not None:
             break
-        if int(server.now_s) % int(5 * READ_EVERY_S) == 0:
+        if int(server.now_s) % COUNT_EVERY_S == 0:
+            before = arrived
             arrived = engine.counters.finished + len(engine.running) + len(engine.waiting)
-            per_s = (arrived - asked) / (5 * READ_EVERY_S)
-            asked = arrived
+            per_s = (arrived - before) / COUNT_EVERY_S
             if counted is None:
-                counted = arrivals._Rate(per_s, 5 * READ_EVERY_S)
+                counted = arrivals._Rate(per_s, COUNT_EVERY_S)
             else:
-                counted.add(per_s, 5 * READ_EVERY_S)
+                counted.add(per_s, COUNT_EVERY_S)
         if int(server.now_s) % LOOK_EVERY_S or server.now_s < LEVEL_S or counted is None:
             continue
         newest = used[-round(LEVEL_S / READ_EVERY_S) :]
         times.append(server.now_s)
         levels.append(sum(newest) / len(newest))
-        chances.append(_find_chances(scene, server, counted, futures))
+        chances.append(_find_chances(scene, engine, counted, futures))
     watched = Watched(
         name_serving_family(task),
         f"{name_serving_family(task)}/{task[2]}",
@@ -297,21 +168,30 @@ def look_at_run(task: Task, *, futures: int = FUTURES) -> Looked:
 
 
 def _find_chances(
-    scene: Scene, server: SimulatedServer, counted: arrivals._Rate, futures: int
+    scene: Scene, engine: CompiledEngine, counted: arrivals._Rate, futures: int
 ) -> list[list[float]]:
     """Return the chances of a preemption within each horizon, by knowledge."""
-    traffic, now_s = scene.setup.traffic, server.now_s
+    traffic, now_s = scene.setup.traffic, engine.now_s
     seconds = max(HORIZONS_S)
-    state, present = describe_state(server.engines[0], traffic, seconds)
-    found = []
-    for at, knowledge in enumerate(KNOWLEDGES):
-        state.redraws = knowledge.lengths == "law"
+    seed = 1000 * int(now_s)
+    coming = []
+    for knowledge in KNOWLEDGES:
         rates = _foresee(traffic.rate_per_s, knowledge.rate, now_s, seconds)
         if knowledge.rate == "counted" and traffic.think_s is None:
             rates = np.array([counted.ahead(second) for second in range(seconds)])
-        factors = _foresee(traffic.length or Rate(((0.0, 1.0),)), knowledge.rate, now_s, seconds)
-        seed = hash((len(present), int(now_s), at)) & 0xFFFFFFFF
-        first = roll_ahead(state, present, rates, factors, futures=futures, seed=seed)
+        coming.append(
+            (rates, _foresee(traffic.length or Rate(((0.0, 1.0),)), knowledge.rate, now_s, seconds))
+        )
+    rates, factors = (np.max(of, axis=0) for of in zip(*coming, strict=True))
+    _, most = engine.roll_ahead(rates, factors, redraws=True, futures=FIRST, screen=FIRST, seed=seed)
+    if most <= ROOM_SHARE:
+        return [[0.0] * len(HORIZONS_S) for _ in KNOWLEDGES]
+    found = []
+    for at, (knowledge, (rates, factors)) in enumerate(zip(KNOWLEDGES, coming, strict=True)):
+        redraws = knowledge.lengths == "law"
+        first, _ = engine.roll_ahead(
+            rates, factors, redraws=redraws, futures=futures, screen=SCREEN, seed=seed + at + 1
+        )
         found.append([float(np.mean(first <= horizon)) for horizon in HORIZONS_S])
     return found
 
@@ -365,10 +245,24 @@ def format_curve(looked: Sequence[Looked], knowledge: int) -> str:
     return format_table(f"Forecast, false words in 100 hours: {name}", head, rows)
 
 
+def print_bound(looked: Sequence[Looked], split: Split) -> None:
+    """Print what each forecaster achieves, by size of pool."""
+    head = ["knows", "≤ 1 false in 100 h", "≥ 95 % forecast", "quiet hours"]
+    for name, least, most in SIZES:
+        of = [it for it in looked if least <= it.pool_tokens < most]
+        if not of:
+            continue
+        title = (
+            f"{name.capitalize()}: the best of any threshold, {len(of)} runs of {split} (simulated servers)"
+        )
+        print(format_table(title, head, list(list_rows(of))), end="\n\n")
+        print(format_curve(of, 0), end="\n\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_bound", description=__doc__)
-    parser.add_argument("--split", choices=SPLITS, default="sealed")
-    parser.add_argument("--tokens", nargs="+", type=int, default=[24_000], help="sizes of pools")
+    parser.add_argument("--split", choices=SPLITS, default="sealed3")
+    parser.add_argument("--tokens", nargs="+", type=int, help="sizes of pools (default all)")
     parser.add_argument("--every", type=int, default=1, help="only each N-th seed")
     parser.add_argument("--futures", type=int, default=FUTURES)
     parser.add_argument("--jobs", type=int, default=2)
@@ -377,18 +271,14 @@ def main() -> int:
     tasks = [
         task
         for task in list_serving_tasks(options.split)
-        if task[2] % options.every == 0 and find_blocks(task) * BLOCK_TOKENS in options.tokens
+        if task[2] % options.every == 0
+        and (options.tokens is None or find_blocks(task) * BLOCK_TOKENS in options.tokens)
     ]
     if not tasks:
         raise UsageError(f"{options.split} has no run with a pool of {options.tokens} tokens and such a seed")
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         looked = list(pool.map(partial(look_at_run, futures=options.futures), tasks))
-    title = f"The best of any threshold, {len(looked)} runs of {options.split} (simulated servers)"
-    head = ["knows", "≤ 1 false in 100 h", "≥ 95 % forecast", "quiet hours"]
-    print(format_table(title, head, list(list_rows(looked))), end="\n\n")
-    for at, knowledge in enumerate(KNOWLEDGES):
-        if knowledge.rate in ("now", "counted") and knowledge.lengths == "law":
-            print(format_curve(looked, at), end="\n\n")
+    print_bound(looked, options.split)
     return 0
 
 

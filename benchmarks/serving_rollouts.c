@@ -1,6 +1,6 @@
-/* The simulator of `engine/workloads/serving/pool.py`, from a state onwards, many times: an exact copy in C of
- * what leads to the first preemption, fast enough to ask thousands of futures of each moment of a run.
- * `benchmarks/serving_bound.py` fills these structures; a test compares both simulators. */
+/* The simulator of `engine/workloads/serving/pool.py` up to the first preemption, an exact copy in C: fast enough
+ * for hundreds of runs, and to ask thousands of futures of each moment of a run.
+ * `benchmarks/serving_engine.py` fills these structures; a test compares both simulators. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct {
 } Sequence;
 
 typedef struct {
-    int32_t blocks, block_tokens, most_sequences, running, waiting, used, left, idle;
+    int32_t blocks, block_tokens, most_sequences, used, left, idle;
     /* Shared beginnings that nobody uses, the oldest first; and those in use, by number. */
     int32_t idle_key[MOST_PREFIXES], idle_blocks[MOST_PREFIXES];
     int32_t busy_blocks[MOST_PREFIXES], busy_count[MOST_PREFIXES];
@@ -26,10 +26,15 @@ typedef struct {
     int32_t prefixes, prefix_tokens;
     double prefix_share;
     int64_t longest;
-    double think_s;  /* 0 for an open stream of requests */
-    int32_t redraws; /* whether outputs of present requests are drawn again, from their law */
-    int32_t seconds;
+    double think_s; /* 0 for an open stream of requests */
 } State;
+
+/* What a server reports, as `Counters` and the engine say it. */
+typedef struct {
+    int32_t running, waiting, used;
+    int64_t finished, queries, hits;
+    double computed, generated;
+} Reading;
 
 typedef struct {
     uint64_t one, other;
@@ -39,6 +44,8 @@ typedef struct {
     State state;
     Sequence *running, *waiting;
     int running_count, running_room, waiting_begin, waiting_count, waiting_room;
+    double backlog; /* tokens of running sequences that must be computed before they go on */
+    Reading reading;
 } Engine;
 
 /* xoroshiro128+ (Blackman and Vigna). */
@@ -126,6 +133,7 @@ static int64_t count_blocks(const State *state, double tokens) {
 }
 
 static void ask(Engine *engine, const Sequence *sequence) {
+    if (!engine->waiting_count) engine->waiting_begin = 0;
     if (engine->waiting_begin + engine->waiting_count == engine->waiting_room) {
         engine->waiting_room = 2 * engine->waiting_room + 64;
         engine->waiting = realloc(engine->waiting, sizeof(Sequence) * engine->waiting_room);
@@ -136,51 +144,60 @@ static void ask(Engine *engine, const Sequence *sequence) {
 /* Prefill and decode for a second; return whether a sequence is preempted. */
 static int compute(Engine *engine) {
     State *state = &engine->state;
-    double step_s = state->step_s + state->sequence_s * engine->running_count, tokens = 0;
+    Reading *reading = &engine->reading;
+    double step_s = state->step_s + state->sequence_s * engine->running_count;
     if (state->token_s) {
+        double tokens = 0;
         for (int at = 0; at < engine->running_count; at++) tokens += engine->running[at].computed;
         step_s += state->token_s * tokens;
     }
     double steps = 1.0 / step_s, budget = state->prefill_per_s;
-    int kept = 0;
-    for (int at = 0; at < engine->running_count; at++) {
-        Sequence it = engine->running[at];
-        double total = it.prompt + it.generated, missing = total - it.computed;
+    int kept = 0, place = 0, is_full = 0;
+    engine->backlog = 0;
+    for (; place < engine->running_count; place++) {
+        Sequence *it = &engine->running[place];
+        double total = it->prompt + it->generated, missing = total - it->computed;
+        int ends = 0, waits = 0;
         if (missing > 0) {
             double taken = missing < budget ? missing : budget;
             budget -= taken;
-            it.computed += taken;
-            if (taken < missing) {
-                engine->running[kept++] = it;
-                continue;
+            it->computed += taken;
+            reading->computed += taken;
+            waits = taken < missing;
+        }
+        if (waits) {
+            engine->backlog += total - it->computed;
+        } else {
+            double grown = it->output - it->generated;
+            if (steps < grown) grown = steps;
+            int64_t held = (int64_t)(it->own + it->shared) * state->block_tokens;
+            if ((int64_t)(total + grown) > held) {
+                int64_t needed = count_blocks(state, total + grown) - it->own - it->shared;
+                is_full = !make_room(state, needed);
+                if (is_full) break;
+                state->used += (int32_t)needed;
+                it->own += (int32_t)needed;
             }
+            it->generated += grown;
+            it->computed = it->prompt + it->generated;
+            reading->generated += grown;
+            ends = it->generated >= it->output;
         }
-        double grown = it.output - it.generated;
-        if (steps < grown) grown = steps;
-        int64_t needed = count_blocks(state, total + grown) - it.own - it.shared;
-        if (needed > 0) {
-            if (!make_room(state, needed)) return 1;
-            state->used += needed;
-            it.own += needed;
+        if (ends) {
+            release(state, it);
+            reading->finished++;
+        } else {
+            if (kept < place) engine->running[kept] = *it;
+            kept++;
         }
-        it.generated += grown;
-        it.computed = it.prompt + it.generated;
-        if (it.generated >= it.output)
-            release(state, &it);
-        else
-            engine->running[kept++] = it;
     }
-    engine->running_count = kept;
-    return 0;
+    if (!is_full) engine->running_count = kept;
+    return is_full;
 }
 
 static void admit(Engine *engine) {
     State *state = &engine->state;
-    double backlog = 0;
-    for (int at = 0; at < engine->running_count; at++) {
-        Sequence *it = &engine->running[at];
-        backlog += it->prompt + it->generated - it->computed;
-    }
+    double backlog = engine->backlog;
     while (engine->waiting_count && engine->running_count < state->most_sequences &&
            backlog < state->prefill_per_s) {
         Sequence it = engine->waiting[engine->waiting_begin];
@@ -214,7 +231,7 @@ static void admit(Engine *engine) {
             engine->waiting_count++;
             return;
         }
-        state->used += needed;
+        state->used += (int32_t)needed;
         it.own = (int32_t)needed;
         it.computed = (double)found * state->block_tokens;
         if (engine->running_count == engine->running_room) {
@@ -223,7 +240,43 @@ static void admit(Engine *engine) {
         }
         engine->running[engine->running_count++] = it;
         backlog += it.prompt + it.generated - it.computed;
+        engine->reading.queries += it.prompt;
+        engine->reading.hits += (int64_t)found * state->block_tokens;
     }
+}
+
+static void begin_engine(Engine *engine, const State *state) {
+    memset(engine, 0, sizeof(Engine));
+    engine->state = *state;
+}
+
+Engine *make_engine(const State *state) {
+    Engine *engine = malloc(sizeof(Engine));
+    begin_engine(engine, state);
+    return engine;
+}
+
+static void end_engine(Engine *engine) {
+    free(engine->running);
+    free(engine->waiting);
+}
+
+void free_engine(Engine *engine) {
+    end_engine(engine);
+    free(engine);
+}
+
+/* Let a second pass in which so many requests come; return whether a sequence is preempted, after which an
+ * engine cannot go on. */
+int advance_engine(Engine *engine, const Sequence *asked, int count, Reading *reading) {
+    for (int at = 0; at < count; at++) ask(engine, &asked[at]);
+    int is_full = compute(engine);
+    if (!is_full) admit(engine);
+    engine->reading.running = engine->running_count;
+    engine->reading.waiting = engine->waiting_count;
+    engine->reading.used = engine->state.used;
+    *reading = engine->reading;
+    return is_full;
 }
 
 /* Draw how long the output of a present request will be, given how much of it there is. */
@@ -267,49 +320,53 @@ static void draw_arrivals(Engine *engine, Random *random, double rate, double fa
     }
 }
 
-/* For each of `futures`, find the second of the first preemption, or one more than there are.
+static void copy_sequences(Sequence **to, int *room, const Sequence *from, int count) {
+    if (*room < count + 64) {
+        *room = 2 * count + 256;
+        *to = realloc(*to, sizeof(Sequence) * *room);
+    }
+    if (count) memcpy(*to, from, sizeof(Sequence) * count);
+}
+
+/* For each of `futures`, find the second of the first preemption, or one more than `seconds`.
  *
- * present: sequences that run, then those that wait. rates, factors: for each second to come. given_counts,
- * given: requests of each second to come, in place of drawn ones; NULL to draw. screen: where none of so many
- * futures has a preemption, the rest counts as having none. */
-void roll_ahead(const State *begin, const Sequence *present, const double *rates, const double *factors,
-                const int32_t *given_counts, const Sequence *given, int futures, int screen, uint64_t seed,
-                int32_t *found) {
+ * rates, factors: for each second to come. redraws: whether outputs of present requests are drawn again, from
+ * their law. screen: where so many futures have no preemption, the rest counts as having none. Returns the most
+ * blocks that were used. */
+int roll_ahead(const Engine *begin, const double *rates, const double *factors, int redraws, int seconds,
+               int futures, int screen, uint64_t seed, int32_t *found) {
     Engine engine;
-    int has_any = 0;
-    engine.running_room = begin->running + 256;
-    engine.running = malloc(sizeof(Sequence) * engine.running_room);
-    engine.waiting_room = begin->waiting + 256;
-    engine.waiting = malloc(sizeof(Sequence) * engine.waiting_room);
+    int has_any = 0, most_used = 0;
+    begin_engine(&engine, &begin->state);
     for (int future = 0; future < futures; future++) {
-        found[future] = begin->seconds + 1;
+        found[future] = seconds + 1;
         if (future >= screen && !has_any) continue;
         Random random = {seed * 0x9E3779B97F4A7C15ull + future * 0xD1B54A32D192ED03ull + 1,
                          seed ^ (0xBF58476D1CE4E5B9ull * (future + 7))};
         for (int times = 0; times < 8; times++) draw_uniform(&random);
-        engine.state = *begin;
-        engine.running_count = begin->running;
-        memcpy(engine.running, present, sizeof(Sequence) * begin->running);
-        engine.waiting_begin = engine.waiting_count = 0;
-        for (int at = 0; at < begin->waiting; at++) ask(&engine, &present[begin->running + at]);
-        if (begin->redraws) {
-            for (int at = 0; at < engine.running_count; at++) redraw(begin, &engine.running[at], &random);
-            for (int at = 0; at < engine.waiting_count; at++) redraw(begin, &engine.waiting[at], &random);
+        engine.state = begin->state;
+        copy_sequences(&engine.running, &engine.running_room, begin->running, begin->running_count);
+        engine.running_count = begin->running_count;
+        copy_sequences(&engine.waiting, &engine.waiting_room, begin->waiting + begin->waiting_begin,
+                       begin->waiting_count);
+        engine.waiting_begin = 0;
+        engine.waiting_count = begin->waiting_count;
+        if (redraws) {
+            for (int at = 0; at < engine.running_count; at++) redraw(&engine.state, &engine.running[at], &random);
+            for (int at = 0; at < engine.waiting_count; at++) redraw(&engine.state, &engine.waiting[at], &random);
         }
-        const Sequence *next = given;
-        for (int second = 1; second <= begin->seconds; second++) {
-            if (given_counts)
-                for (int count = given_counts[second - 1]; count > 0; count--) ask(&engine, next++);
-            else
-                draw_arrivals(&engine, &random, rates[second - 1], factors[second - 1]);
+        for (int second = 1; second <= seconds; second++) {
+            draw_arrivals(&engine, &random, rates[second - 1], factors[second - 1]);
             if (compute(&engine)) {
                 found[future] = second;
                 has_any = 1;
+                most_used = begin->state.blocks;
                 break;
             }
             admit(&engine);
+            if (engine.state.used > most_used) most_used = engine.state.used;
         }
     }
-    free(engine.running);
-    free(engine.waiting);
+    end_engine(&engine);
+    return most_used;
 }

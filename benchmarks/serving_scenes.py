@@ -1,9 +1,10 @@
 """Simulated servers and their load, for the score of the forecast of preemptions.
 
-The forecast is tuned on `tuning`, `scored`, `fresh`, `sealed` and `small`: `scored`, `fresh` and `sealed`
-were made to score earlier forecasts, and their misses have been looked at since; `small` has pools for a few
-sequences alone. `sealed2` has the families, sizes and lengths of `sealed` with seeds of its own: it was made
-for the present forecast before anything was scored on it.
+The forecast is tuned on `tuning`, `scored`, `fresh`, `sealed`, `small` and `broad`: `scored`, `fresh` and
+`sealed` were made to score earlier forecasts, and their misses have been looked at since; `small` has pools
+for a few sequences alone; `broad` has all families and lengths, and as many runs of each of nine sizes.
+`sealed2` and `sealed3` have the families, sizes and lengths of `sealed` with seeds of their own, `sealed3`
+has as many runs of each size. They were made to score one forecast each; nobody looked at their misses.
 """
 
 import math
@@ -16,8 +17,17 @@ from typing import Literal, get_args
 from vramscope.engine.workloads.serving.pool import Rate, Speed, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
-Rng = random.Random
-Split = Literal["tuning", "scored", "fresh", "small", "sealed", "sealed2"]
+from .serving_engine import make_server
+
+
+class Rng(random.Random):
+    """The chance of one scene."""
+
+    turn = 0
+    """Number of the scene in its family."""
+
+
+Split = Literal["tuning", "scored", "fresh", "small", "broad", "sealed", "sealed2", "sealed3"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 Task = tuple[Split, int, int]
 """Split, number of the family, seed."""
@@ -32,18 +42,24 @@ _LENGTHS: dict[Split, list[tuple[float, float]]] = {
     "sealed": [(500.0, 300.0), (2000.0, 400.0), (250.0, 1000.0), (1200.0, 120.0), (700.0, 700.0)],
 }
 _LENGTHS["sealed2"] = _LENGTHS["sealed"]
+_LENGTHS["sealed3"] = _LENGTHS["sealed"]
 _LENGTHS["small"] = _LENGTHS["sealed"] + _LENGTHS["fresh"]
+_LENGTHS["broad"] = _LENGTHS["small"] + _LENGTHS["scored"] + _LENGTHS["tuning"]
 # Blocks of a pool: 24,000 to 800,000 tokens; half of `serving_logs` have more than 476,000.
 _SIZES: dict[Split, list[int]] = {
     "tuning": [6000, 20_000],
     "scored": [4000, 10_000, 30_000],
     "fresh": [3000, 8000, 16_000, 50_000],
     "small": [1500, 1500, 1500, 2500, 4000],
+    "broad": [1500, 3000, 4000, 5000, 6000, 9000, 14_000, 20_000, 32_000],
     "sealed": [1500, 4000, 6000, 12_500, 25_000, 40_000],
 }
 _SIZES["sealed2"] = _SIZES["sealed"]
+_SIZES["sealed3"] = _SIZES["sealed"]
 # Splits whose engines all have a speed of their own, and whose capacity was found over a longer time.
-_LATER: tuple[Split, ...] = ("fresh", "small", "sealed", "sealed2")
+_LATER: tuple[Split, ...] = ("fresh", "small", "broad", "sealed", "sealed2", "sealed3")
+# Splits in which each size of pool has as many runs of a family as the others.
+_EVEN: tuple[Split, ...] = ("broad", "sealed3")
 # As a share of a family's seeds. Runs of large pools take longest, and `fresh` has most of them.
 _SEEDS: dict[Split, float] = {
     "tuning": 2.0,
@@ -52,6 +68,8 @@ _SEEDS: dict[Split, float] = {
     "small": 0.5,
     "sealed": 0.5,
     "sealed2": 0.5,
+    "broad": 2.25,
+    "sealed3": 1.5,
 }
 # Any number that the simulator never reaches.
 _NO_LIMIT = 100_000
@@ -92,6 +110,8 @@ class _Server:
             prefix_share=draw.choice([0.0, 0.5, 0.9]),
         )
         self.blocks = draw.choice(_SIZES[split])
+        if split in _EVEN:
+            self.blocks = _SIZES[split][draw.turn % len(_SIZES[split])]
         self.speed = _draw_speed(draw, split) if has_own_speed or split in _LATER else Speed()
         # Near its end the use of a pool settles only after minutes, so 180 s find more than it can hold:
         # some runs of `tuning` and `scored` that are meant to be quiet almost fill it, and stay as they were.
@@ -120,9 +140,7 @@ class _Server:
 
     def start(self, points: Points, seed: int, most: int = _NO_LIMIT) -> SimulatedServer:
         """Return a server under so many requests a second."""
-        return SimulatedServer(
-            self.make_setup(replace(self.lengths, rate_per_s=Rate(tuple(points))), most), seed
-        )
+        return make_server(self.make_setup(replace(self.lengths, rate_per_s=Rate(tuple(points))), most), seed)
 
     def make_setup(self, traffic: Traffic, most: int) -> ServerSetup:
         return ServerSetup(traffic=traffic, blocks=self.blocks, most_sequences=most, speed=self.speed)
@@ -136,6 +154,9 @@ class _Server:
         """Return how many sequences run near the end of the pool, and the share of it that they use."""
         server = self.start([(0.0, 0.9 * self.capacity)], seed, 256)
         server.advance(240.0)
+        if server.engines[0].counters.preemptions:
+            server = SimulatedServer(server.setup, seed)
+            server.advance(240.0)
         engine = server.engines[0]
         return max(4, len(engine.running)), max(0.5, engine.used_share)
 
@@ -408,8 +429,8 @@ def _ask_in_turn(server: _Server, points: Points, think_s: float, most: int) -> 
     return server.make_setup(traffic, most)
 
 
-EARLIER: tuple[Split, ...] = ("tuning", "scored", "fresh")
-LATEST: tuple[Split, ...] = ("small", "sealed", "sealed2")
+EARLIER: tuple[Split, ...] = ("tuning", "scored", "fresh", "broad")
+LATEST: tuple[Split, ...] = ("small", "broad", "sealed", "sealed2", "sealed3")
 FAMILIES = (
     Family("steady", _steady, 24),
     Family("waves", _waves, 24, EARLIER),
@@ -417,12 +438,12 @@ FAMILIES = (
     Family("capped", _capped, 16),
     Family("ramp", _ramp, 40),
     Family("knee", _knee, 24, EARLIER),
-    Family("plateau", _plateau, 24, ("tuning",)),
-    Family("steps", _steps, 32, ("scored", "fresh")),
-    Family("surge", _surge, 32, ("scored", "fresh", "small")),
-    Family("rush", _rush, 40, ("tuning",)),
-    Family("swell", _swell, 40, ("tuning", "small")),
-    Family("smooth", _smooth, 32, ("fresh", "small")),
+    Family("plateau", _plateau, 24, ("tuning", "broad")),
+    Family("steps", _steps, 32, ("scored", "fresh", "broad")),
+    Family("surge", _surge, 32, ("scored", "fresh", "small", "broad")),
+    Family("rush", _rush, 40, ("tuning", "broad")),
+    Family("swell", _swell, 40, ("tuning", "small", "broad")),
+    Family("smooth", _smooth, 32, ("fresh", "small", "broad")),
     Family("sprint", _sprint, 32, ("fresh", *LATEST)),
     Family("outgrow", _outgrow, 24, ("fresh", *LATEST)),
     Family("clients", _clients, 32, ("fresh", *LATEST)),
@@ -455,13 +476,18 @@ def find_seed(task: Task) -> int:
     return zlib.crc32(f"serving/{split}/{FAMILIES[at].name}/{seed}".encode())
 
 
+def _make_rng(task: Task) -> Rng:
+    draw = Rng(find_seed(task))
+    draw.turn = task[2]
+    return draw
+
+
 def find_blocks(task: Task) -> int:
     """Return the blocks of a task's pool, without making its scene."""
-    return _Server(Rng(find_seed(task)), task[0]).blocks
+    return _Server(_make_rng(task), task[0]).blocks
 
 
 def make_scene(task: Task) -> tuple[Scene, int]:
     """Return the scene of a task and the seed of its traffic."""
     split, at, _ = task
-    number = find_seed(task)
-    return FAMILIES[at].make(Rng(number), split), number
+    return FAMILIES[at].make(_make_rng(task), split), find_seed(task)

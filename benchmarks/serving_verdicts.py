@@ -28,6 +28,7 @@ from vramscope.engine.workloads.serving.pool import Rate
 from vramscope.engine.workloads.serving.server import SimulatedServer
 
 from .measure.tables import format_number, format_table
+from .serving_engine import make_server
 from .serving_scenes import SPLITS, Scene, Split, Task, list_serving_tasks, make_scene, name_serving_family
 from .verdict_targets import Target, at_least, at_most
 
@@ -37,6 +38,13 @@ LEAST_GROWTH_S = 180.0
 READ_EVERY_S = 2.0
 SLOPE_S = 10.0
 """Time over which the slope of a known rate is taken."""
+SIZES = (
+    ("pools < 64,000 tokens", 0, 64_000),
+    ("pools of 64,000–199,999", 64_000, 200_000),
+    ("pools ≥ 200,000", 200_000, 10**9),
+    ("pools ≥ 64,000", 64_000, 10**9),
+)
+"""Sizes of pools that are scored together: from and below so many tokens."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,7 @@ class Watched:
     told_in_s: float | None
     """Of the forecast that stood a minute before: time left as it said."""
     split: Split = "sealed"
+    pool_tokens: int = 0
 
     @property
     def begin_s(self) -> float | None:
@@ -162,7 +171,7 @@ def watch_serving_one(task: Task, *, knows_rate: bool = False) -> Watched:
         knows_rate: Whether the forecast gets the true arrival rate; that of clients is estimated still.
     """
     scene, number = make_scene(task)
-    server = SimulatedServer(scene.setup, number)
+    server = make_server(scene.setup, number)
     traffic = scene.setup.traffic
     if not knows_rate or traffic.think_s is not None:
         return _watch(task, scene, server)
@@ -200,6 +209,7 @@ def _watch(task: Task, scene: Scene, server: SimulatedServer) -> Watched:
         tuple((span[0] or 0.0, span[1]) for span in opened.values()),
         before[-1] + LEAD_S if before else None,
         task[0],
+        scene.setup.pool_blocks * scene.setup.block_tokens,
     )
 
 
@@ -244,9 +254,10 @@ def judge_serving(runs: Sequence[Watched]) -> list[Target]:
 def format_serving(runs: Sequence[Watched], split: Split) -> str:
     names = dict.fromkeys(run.family for run in runs)
     named = [(name, [run for run in runs if run.family == name]) for name in names]
+    named += [(name, [run for run in runs if least <= run.pool_tokens < most]) for name, least, most in SIZES]
     rows = [_format_row(name, score_serving(of)) for name, of in (*named, ("all", list(runs)))]
     head = ["", "runs", "preempted", "forecast", "false words", "in quiet hours"]
-    title = f"Serving: preemption forecast, by workload (simulated servers, {split})"
+    title = f"Serving: preemption forecast, by workload and pool (simulated servers, {split})"
     return format_table(title, head, rows)
 
 

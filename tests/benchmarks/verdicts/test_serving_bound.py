@@ -1,63 +1,86 @@
 """The forecaster that knows the state: its futures are the simulator's, its words are scored alike."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.serving_bound import (
-    HORIZONS_S,
-    KNOWLEDGES,
-    Looked,
-    describe_state,
-    replay_requests,
-    roll_ahead,
-)
+from benchmarks.serving_bound import HORIZONS_S, KNOWLEDGES, Looked
+from benchmarks.serving_engine import CompiledEngine, CompiledServer
 from benchmarks.serving_verdicts import Watched, score_serving
-from vramscope.engine.workloads.serving.pool import Rate, Request, Speed, Traffic
+from vramscope.engine.workloads.serving.pool import Rate, Speed, Traffic
 from vramscope.engine.workloads.serving.server import ServerSetup, SimulatedServer
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the futures are computed in C")
 
 TRAFFIC = Traffic(Rate(((0.0, 0.5), (300.0, 0.5), (900.0, 2.5))), output_tokens=400, prompt_tokens=700)
 SETUP = ServerSetup(traffic=TRAFFIC, blocks=1500, speed=Speed(step_token_s=3e-8))
+LONGER = replace(
+    TRAFFIC,
+    rate_per_s=Rate(((0.0, 10.0), (900.0, 90.0))),
+    think_s=20.0,
+    length=Rate(((0.0, 1.0), (800.0, 3.0))),
+)
+QUEUED = replace(TRAFFIC, rate_per_s=Rate(((0.0, 0.5), (300.0, 6.0))), prompt_tokens=2700)
 
 
 @needs_compiler
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_copy_in_c_preempts_in_the_same_second_as_the_simulator(seed: int) -> None:
-    server = SimulatedServer(SETUP, seed)
-    states = []
-    while server.engines[0].counters.first_preemption_s is None:
+@pytest.mark.parametrize(
+    ("setup", "seed"),
+    [
+        (SETUP, 1),
+        (SETUP, 2),
+        (replace(SETUP, traffic=LONGER, blocks=4000), 3),
+        (replace(SETUP, traffic=QUEUED, blocks=6000, most_sequences=40), 4),
+    ],
+)
+def test_the_copy_in_c_is_the_simulator_in_each_second_up_to_the_first_preemption(
+    setup: ServerSetup, seed: int
+) -> None:
+    server, copy = SimulatedServer(setup, seed), CompiledServer(setup, seed)
+    [engine], [copied] = server.engines, copy.engines
+    most_waiting = 0
+    while server.now_s < 1200.0 and not engine.counters.preemptions:
         server.advance(server.now_s + 1.0)
-        if int(server.now_s) % 100 == 0:
-            states.append((int(server.now_s), *describe_state(server.engines[0], TRAFFIC, 0)))
-    first_s = int(server.engines[0].counters.first_preemption_s)
-    by_second: list[list[Request]] = [[] for _ in range(first_s)]
-    for request in TRAFFIC.generate(seed).take_until(first_s):
-        by_second[int(request.arrived_s)].append(request)
-    assert len(states) > 3
-    for at_s, state, present in states:
-        coming = by_second[at_s:]
-        state.seconds = len(coming)
-        assert replay_requests(state, present, coming) == first_s - at_s
+        copy.advance(copy.now_s + 1.0)
+        assert copied.counters.first_preemption_s == engine.counters.first_preemption_s
+        if not engine.counters.preemptions:
+            assert (len(copied.running), len(copied.waiting)) == (len(engine.running), len(engine.waiting))
+            assert (copied.used_share, copied.counters) == (engine.used_share, engine.counters)
+        most_waiting = max(most_waiting, len(engine.waiting))
+    assert engine.counters.finished > 100
+    assert engine.counters.preemptions or most_waiting > 5
 
 
 @needs_compiler
 def test_chances_are_those_of_the_simulator_from_an_empty_engine() -> None:
     traffic = Traffic(Rate(((0.0, 1.2),)), output_tokens=400, prompt_tokens=700)
     setup = ServerSetup(traffic=traffic, blocks=1500)
-    state, present = describe_state(SimulatedServer(setup).engines[0], traffic, 300)
+    [engine] = CompiledServer(setup).engines
+    assert isinstance(engine, CompiledEngine)
     ones = np.ones(300)
-    chance = float(np.mean(roll_ahead(state, present, 1.2 * ones, ones, futures=2000, seed=1) <= 300))
+    first, most = engine.roll_ahead(1.2 * ones, ones, redraws=True, futures=2000, screen=2000, seed=1)
+    chance = float(np.mean(first <= 300))
+    assert most == 1.0
     runs = 60
     found = 0
     for seed in range(runs):
-        server = SimulatedServer(setup, seed)
+        server = CompiledServer(setup, seed)
         server.advance(300.0)
         found += server.engines[0].counters.preemptions > 0
     assert 0.1 < chance < 0.9
     assert found / runs == pytest.approx(chance, abs=3.5 * (chance * (1 - chance) / runs) ** 0.5)
+
+
+@needs_compiler
+def test_where_the_first_futures_have_room_the_others_are_not_computed() -> None:
+    [engine] = CompiledServer(ServerSetup(traffic=TRAFFIC, blocks=1500)).engines
+    assert isinstance(engine, CompiledEngine)
+    ones = np.ones(100)
+    first, most = engine.roll_ahead(0.1 * ones, ones, redraws=True, futures=50, screen=5, seed=1)
+    assert list(first) == [101] * 50
+    assert 0.0 < most < 0.7
 
 
 def test_words_open_after_enough_looks_and_close_when_the_pool_is_calm() -> None:

@@ -1,11 +1,20 @@
 """The score of the forecast of preemptions: what counts as forecast, and what as a false word."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from benchmarks import serving_scenes
-from benchmarks.serving_scenes import FAMILIES, SPLITS, Split, find_seed, list_serving_tasks, make_scene
+from benchmarks.serving_scenes import (
+    FAMILIES,
+    SPLITS,
+    Split,
+    find_blocks,
+    find_seed,
+    list_serving_tasks,
+    make_scene,
+)
 from benchmarks.serving_verdicts import (
     KnownRate,
     Watched,
@@ -77,7 +86,13 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
     assert names["fresh"] - names["tuning"] - names["scored"] == only_fresh
     looked_at = names["tuning"] | names["scored"] | names["fresh"]
     assert names["sealed"] - looked_at == {"stairs", "doubling", "lull", "drift", "terrace"}
-    assert names["sealed2"] == names["sealed"]
+    assert names["sealed2"] == names["sealed3"] == names["sealed"]
+    assert names["broad"] == {it.name for it in FAMILIES}
+
+
+def test_splits_with_even_sizes_have_as_many_runs_of_each() -> None:
+    tasks = [task for task in list_serving_tasks("sealed3") if FAMILIES[task[1]].name == "steady"]
+    assert Counter(map(find_blocks, tasks)) == dict.fromkeys((1500, 4000, 6000, 12_500, 25_000, 40_000), 6)
 
 
 @pytest.mark.usefixtures("any_capacity")
