@@ -36,7 +36,7 @@ from ..findings.subjects import name_device
 from ..sentence import count
 from ..serving_places import POOL_KIND, find_rank_plan
 from .advice import LEAST_OUTSIDE_BYTES, SPARE_BYTES, advise_outside, advise_pool
-from .arrivals import HORIZON_S, ArrivalTrack
+from .arrivals import PEAK_S, ArrivalTrack
 from .forecast import PoolForecast, PoolTrack
 from .load import name_server
 
@@ -51,8 +51,6 @@ KINDS = (PREEMPTION, REJECTION, OUTSIDE, BEYOND, ASLEEP)
 RATE_S = 60.0
 # Less than this is said to be seconds: the use fluctuates by as much.
 SOON_S = 10.0
-# Slots in a row that must say that the pool fills up.
-AGREE_SLOTS = 3
 # Without a preemption or a forecast for so long, the finding closes: load that grows does so unevenly.
 CALM_S = 60.0
 HOLD_S = 450.0
@@ -190,7 +188,7 @@ class _PoolTrack(OpenFinding):
         if self._forecast is not None and is_due:
             self._asked += 1
             self._lapsed_s = self._calm_since_s = None
-            if self._asked >= AGREE_SLOTS or self.finding is not None:
+            if self._asked >= self._forecast.looks or self.finding is not None:
                 return self._state(moment, engine, self._forecast)
             return ()
         if is_due:
@@ -203,9 +201,13 @@ class _PoolTrack(OpenFinding):
         is_busy = (engine.waiting or 0) > max(BUSY_LEAST, BUSY_SHARE * (engine.running or 0))
         level = self._pool.level
         has_room = level is not None and level < ROOM_SHARE
-        if find_limit(server, engine) >= 1.0 and not (is_busy and has_room):
-            track = self._arrivals if self._arrivals.is_known else self._pool
-            self._forecast = track.forecast()
+        is_busy = is_busy and has_room
+        if find_limit(server, engine) < 1.0:
+            return
+        if self._arrivals.is_known:
+            self._forecast = self._arrivals.forecast(is_busy=is_busy)
+        elif not is_busy:
+            self._forecast = self._pool.forecast()
 
     def _calm(self, moment: _Moment, engine: EngineReading) -> Sequence[Finding]:
         """Close the finding if nothing asks for it any more; until then it says so."""
@@ -321,7 +323,7 @@ def _describe_end(forecast: PoolForecast, used: float) -> str:
         peak = (
             ""
             if forecast.peak_share is None
-            else f", about {100 * forecast.peak_share:.0f} % in {HORIZON_S:.0f} s"
+            else f", about {100 * forecast.peak_share:.0f} % in {PEAK_S:.0f} s"
         )
         return f"is about to fill its KV pool at the present arrival rate ({100 * used:.0f} % in use{peak})"
     when = f"in about {forecast.in_s:,.0f} s" if forecast.in_s >= SOON_S else "within seconds"
@@ -335,7 +337,8 @@ def _describe_method(forecast: PoolForecast | None) -> str:
         return "A line through the pool's use over the last minutes, averaged over 10 s"
     if forecast.few is not None:
         return (
-            "The use at which the pool settles at the present arrival rate, and its scatter by long sequences"
+            "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "
+            "computed ahead, with the scatter by long sequences"
         )
     return (
         "Requests that arrive, the length of their outputs and the time of a step over the last minutes, "

@@ -4,7 +4,8 @@ The use of a pool follows the arrival of requests late: by Little's law it is th
 for which a sequence stays, and that time grows with the sequences that run. So the use is computed forward
 instead of extended: requests arrive at their present rate and its trend, sequences leave after as many steps
 as outputs are long, and a step takes as long as it did with as many sequences before. A wave of load that
-stays below the pool has a rate that stays below, however steeply its use rises.
+stays below the pool has a rate that stays below, however steeply its use rises. Around the use that is
+computed lengths and arrivals scatter; a word is given where the end of the pool is within that scatter.
 
 A line through ten minutes of use (`forecast.py`) takes over where a server does not count its requests.
 `docs/serving-watch.md` explains the numbers; they were chosen on the tuning workloads of
@@ -21,46 +22,67 @@ from .forecast import DEVIATIONS, GAP_S, PoolForecast
 SLOT_S = 5.0
 # Samples repeat a reading until the next one, and know its time only as well as its age is rounded.
 SAME_S = 0.5
-# Slots from which there is a forecast, that are kept, and over which the share of a sequence is a mean.
+# Slots from which there is a forecast, and that are kept.
 LEAST_SLOTS = 12
 MOST_SLOTS = 60
-SHARE_SLOTS = 12
+# Slots over which the present use is a mean: the last half minute, and the last minute.
 LEVEL_SLOTS = 6
-# Requests that must have come or gone in the slots that are kept: fewer say nothing of their length.
+MINUTE_SLOTS = 12
+# Slots over which the share of a sequence is a mean. Outputs are measured by the newest requests, as many
+# that came and as many that went: where requests are many, longer outputs are seen within a minute.
+SHARE_SLOTS = 4
+LENGTH_REQUESTS = 100
+# Requests that must have come or gone in these slots: fewer say nothing of their length.
 LEAST_REQUESTS = 4
 # Below this share of the pool nothing is computed.
 LEAST_LEVEL = 0.3
-# The pool counts as about to run out when its mean use will be this share of it within so many seconds, with
-# half a standard deviation of scatter: bursts fill the rest.
-FULL_SHARE = 0.83
-HORIZON_S = 120.0
+# How far the use is computed ahead for a word, and for the use that is shown with it.
+HORIZON_S = 150.0
+PEAK_S = 120.0
+# Deviations of scatter that are added to the use that is shown, and to that which ends the time left.
 SCATTER = 0.5
-# Mean square of the size of sequences, over the square of the mean.
+# Mean square of the size of sequences, over the square of the mean. It decides how the use of a pool
+# scatters: the fewer sequences fill it, the more.
 SIZE_SPREAD = 2.0
-# A sequence that takes more than this share of the pool is large: few fill it, and which of them are long is
-# chance. The use of now says little of such a pool a minute later; the use at which it would settle does, at
-# the arrival rate of so many seconds ahead. Standard deviations of scatter with which that use must reach the
-# end of the pool for a word; and with which that use, or the mean of the last minute, must reach it where the
-# use of the next minutes asks for a word.
-LARGE_SHARE = 0.012
+# What is computed is wrong by this share of it as well.
+MODEL_ERROR = 0.075
+# The scatter around what is computed grows to its full size over this many times the stay of a sequence,
+# since what runs now is known and leaves little by little.
+MEMORY_STAYS = 2.0
+# A word is given where the end of the pool is no more than this many deviations above the use ahead, with a
+# part of those above the use at which the pool would settle: with what requests took over the last hour at
+# the rate of so many seconds ahead, or with what they take now at the present rate, whichever is less.
+ROOM_DEVIATIONS = 1.85
+SETTLED_PART = 0.3
 SETTLE_AHEAD_S = 60.0
-SETTLED_SCATTER = 2.0
-CONFIRMING_SCATTER = 3.0
-PRESENT_SCATTER = 1.25
-# What a request takes of a small pool is a mean over more than the slots that are kept, since they hold too
-# few: it is forgotten after so many requests or seconds, whichever come later.
+SETTLED_LEAST, SETTLED_MOST = -2.0, 8.0
+# Deviations less for a server whose requests always wait though its pool has room: it computes all that it
+# can, and its pool fills little further. Readings of the last so many seconds count.
+QUEUE_DEVIATIONS = 4.0
+QUEUE_S = 60.0
+# Deviations up to which the use of the last minute alone gives a word, queue or not.
+PRESENT_DEVIATIONS = 1.0
+# A sequence that takes more than the first share of the pool is large: few fill it, and its end has no time.
+# Above the second share one look is not enough, since a few long sequences come and go.
+LARGE_SHARE = 0.012
+FEW_SHARE = 0.04
+FEW_LOOKS = 3
+# What a request takes of the pool is a mean over more than the slots that are kept, since they hold too few:
+# it is forgotten after so many requests or seconds, whichever come later.
 USUAL_REQUESTS = 400.0
 USUAL_S = 3600.0
 # The arrival rate: what its trend (a second) and its level (a slot) may change by, as a share of the rate,
 # and how much of a trend is left after a slot.
 TREND_CHANGE = 0.004
-LEVEL_CHANGE = 0.028
-TREND_KEPT = 0.985
-# The same of the rate at which a small pool settles: it has fewer requests to learn from.
+LEVEL_CHANGE = 0.015
+TREND_KEPT = 0.98
+# The same of the rate at which a pool settles.
 SLOW_TREND_CHANGE = 0.002
 SLOW_TREND_KEPT = 0.99
 # Stages that a sequence goes through before it leaves: two make the times of stay vary as lengths do.
 STAGES = 2
+# Slots whose arrivals say which stage the sequences of now are in.
+STAGE_SLOTS = 48
 # Times of steps are kept apart by the sequences that ran, in bins of a quarter octave; the older count less.
 BINS_PER_OCTAVE = 4
 BIN_KEPT = 0.9
@@ -236,15 +258,29 @@ class _Usual:
         """Of the pool, of one sequence; 0 where none has run."""
         return self._used_s / self._running_s if self._running_s else 0.0
 
-    def settle(self, model: _Model, arrive_per_s: float) -> float:
-        """Return the share of the pool at which its use settles; infinite where it never does."""
-        tokens_per_s = arrive_per_s * 2 * self._tokens / max(1.0, self._requests)
-        idle = 1.0 - tokens_per_s * model.each_s
-        return self.share * tokens_per_s * model.step_s / idle if idle > 0.0 else math.inf
+    @property
+    def output_tokens(self) -> float:
+        """Mean of a request."""
+        return 2 * self._tokens / max(1.0, self._requests)
 
-    def is_filled_by(self, use: float, deviations: float) -> bool:
-        """Return whether the scatter around a mean use reaches the end of the pool."""
-        return use + deviations * math.sqrt(SIZE_SPREAD * self.share * use) >= 1.0
+
+def _measure_room(share: float, use: float, grown: float = 1.0) -> float:
+    """Return how many deviations the end of the pool is above a mean use.
+
+    Args:
+        share: Of the pool, of one sequence.
+        grown: Share of its full variance that the scatter has reached.
+    """
+    if math.isinf(use):
+        return -math.inf
+    variance = SIZE_SPREAD * share * use + (MODEL_ERROR * use) ** 2
+    return (1.0 - use) / math.sqrt(max(1e-12, grown * variance))
+
+
+def _measure_settled(model: _Model, share: float, tokens_per_s: float) -> float:
+    """Return the room, in deviations, of the use at which a pool settles that is asked for so many tokens."""
+    idle = 1.0 - tokens_per_s * model.each_s
+    return _measure_room(share, share * tokens_per_s * model.step_s / idle if idle > 0.0 else math.inf)
 
 
 class ArrivalTrack:
@@ -262,6 +298,9 @@ class ArrivalTrack:
         self._usual = _Usual()
         self._begin: _Point | None = None
         self._points: list[_Point] = []
+
+        # Share of the newest readings in which requests waited.
+        self._queued = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -297,6 +336,9 @@ class ArrivalTrack:
         ):
             self.restart()
             last = None
+        if last is not None:
+            kept = math.exp(-(time_s - last.time_s) / QUEUE_S)
+            self._queued = kept * self._queued + (1.0 - kept) * (point.waiting > 0)
         is_complete = last is not None and int(time_s // SLOT_S) != int(last.time_s // SLOT_S)
         if is_complete:
             self._complete()
@@ -330,8 +372,12 @@ class ArrivalTrack:
                 self._rate.add(per_s, seconds)
                 self._slow_rate.add(per_s, seconds)
 
-    def forecast(self) -> PoolForecast | None:
-        """Return what is about to happen to the pool; None where it does not run out."""
+    def forecast(self, *, is_busy: bool = False) -> PoolForecast | None:
+        """Return what is about to happen to the pool; None where it does not run out.
+
+        Args:
+            is_busy: Whether so many requests wait that the engine computes all that it can.
+        """
         if len(self._slots) < LEAST_SLOTS or self._rate is None:
             return None
         slots = list(self._slots)
@@ -340,39 +386,61 @@ class ArrivalTrack:
         if model is None:
             return None
         stages = self._find_stages(model, slots)
-        peak, in_s = _look_ahead(model, stages, self._rate, 0.0)
-        is_small = self._usual.share > LARGE_SHARE
-        if not (self._fills_small(model, slots, peak) if is_small else peak >= FULL_SHARE):
+        minute = sum(slot.used_share for slot in slots[-MINUTE_SLOTS:]) / MINUTE_SLOTS
+        is_full = _measure_room(self._usual.share, minute) <= PRESENT_DEVIATIONS
+        if not is_full and (is_busy or not self._fills(model, stages, slots)):
             return None
+        share = self._usual.share
+        peak, in_s = _look_ahead(model, stages, self._rate, 0.0)
         return PoolForecast(
             in_s,
             _look_ahead(model, stages, self._rate, DEVIATIONS)[1],
             _look_ahead(model, stages, self._rate, -DEVIATIONS)[1],
-            max(0.0, (1.0 - level) / in_s if in_s else (peak - level) / HORIZON_S),
+            max(0.0, (1.0 - level) / in_s if in_s else (peak - level) / PEAK_S),
             sum(slot.seconds for slot in slots),
             min(1.0, peak),
             self._rate.level,
-            round(1.0 / self._usual.share) if is_small else None,
+            round(1.0 / share) if share > LARGE_SHARE else None,
+            FEW_LOOKS if share > FEW_SHARE else 1,
         )
 
-    def _fills_small(self, model: _Model, slots: list[_Slot], peak: float) -> bool:
-        """Return whether a pool that few sequences fill is about to run out, given its use ahead."""
-        if self._slow_rate is None:
+    def _fills(self, model: _Model, stages: list[float], slots: list[_Slot]) -> bool:
+        """Return whether the use of the next minutes may reach the end of the pool.
+
+        This is a first passage: the mean use is computed ahead, and its scatter grows from what is known of
+        the present to all that lengths and arrivals make of it.
+        """
+        if self._rate is None or self._slow_rate is None:
             return False
         usual = self._usual
-        settled = usual.settle(model, self._slow_rate.ahead(SETTLE_AHEAD_S))
-        if usual.is_filled_by(settled, SETTLED_SCATTER):
-            return True
-        newest = slots[-SHARE_SLOTS:]
-        present = sum(slot.used_share for slot in newest) / len(newest)
-        return peak >= FULL_SHARE and (
-            usual.is_filled_by(settled, CONFIRMING_SCATTER) or usual.is_filled_by(present, PRESENT_SCATTER)
+        stay_s = MEMORY_STAYS * model.output_tokens * (model.step_s + model.each_s * sum(stages))
+        # What requests took over the last hour is known better, and what they take now is newer.
+        share = sum(slot.used_share for slot in slots) / sum(slot.running for slot in slots)
+        settled = min(
+            _measure_settled(model, usual.share, usual.output_tokens * self._slow_rate.ahead(SETTLE_AHEAD_S)),
+            _measure_settled(model, share, model.output_tokens * self._slow_rate.level),
         )
+        asked = ROOM_DEVIATIONS - QUEUE_DEVIATIONS * self._queued
+        asked -= SETTLED_PART * min(max(settled, SETTLED_LEAST), SETTLED_MOST)
+        # The first look is at now, which is as uncertain as half a step.
+        ahead_s = 0.0
+        while ahead_s <= HORIZON_S:
+            grown = 1.0 - math.exp(-2.0 * max(ahead_s, AHEAD_STEP_S / 2) / stay_s)
+            if _measure_room(usual.share, model.share * sum(stages), grown) <= asked:
+                return True
+            arrive_per_s = self._rate.ahead(ahead_s + AHEAD_STEP_S / 2)
+            stages = model.advance(stages, arrive_per_s, sum(stages), AHEAD_STEP_S)
+            ahead_s += AHEAD_STEP_S
+        return False
 
     def _describe(self, slots: list[_Slot]) -> _Model | None:
         steps = self._steps.fit()
-        requests = sum(slot.arrived + slot.left for slot in slots)
-        tokens = sum(slot.tokens for slot in slots)
+        requests = tokens = 0
+        for number, slot in enumerate(reversed(slots), 1):
+            requests += slot.arrived + slot.left
+            tokens += slot.tokens
+            if number >= MINUTE_SLOTS and requests >= 2 * LENGTH_REQUESTS:
+                break
         newest = slots[-SHARE_SLOTS:]
         running = sum(slot.running for slot in newest)
         used = sum(slot.used_share for slot in newest)
@@ -384,7 +452,7 @@ class ArrivalTrack:
     def _find_stages(self, model: _Model, slots: list[_Slot]) -> list[float]:
         """Return the sequences that run now by stage, from what arrived over the last minutes."""
         stages = [0.0] * STAGES
-        for slot in slots[-4 * SHARE_SLOTS :]:
+        for slot in slots[-STAGE_SLOTS:]:
             stages = model.advance(stages, slot.arrived / slot.seconds, slot.running, slot.seconds)
         scale = max(slots[-1].running, 0.1) / (sum(stages) or 1.0)
         return [scale * count for count in stages]
@@ -393,7 +461,7 @@ class ArrivalTrack:
 def _look_ahead(
     model: _Model, stages: list[float], rate: _Rate, deviations: float
 ) -> tuple[float, float | None]:
-    """Return the most that is used within the horizon, and when the pool is full; None if not soon."""
+    """Return the most that is used within two minutes, and when the pool is full; None if not soon."""
     peak = model.use(stages)
     if peak >= 1.0:
         return peak, 0.0
@@ -402,10 +470,8 @@ def _look_ahead(
         arrive_per_s = rate.ahead(ahead_s - AHEAD_STEP_S / 2, deviations)
         stages = model.advance(stages, arrive_per_s, sum(stages), AHEAD_STEP_S)
         use = model.use(stages)
-        if ahead_s <= HORIZON_S:
+        if ahead_s <= PEAK_S:
             peak = max(peak, use)
         if use >= 1.0:
             return peak, ahead_s
-        if ahead_s >= HORIZON_S and peak < FULL_SHARE:
-            break
     return peak, None

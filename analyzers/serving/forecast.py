@@ -59,6 +59,8 @@ class PoolForecast(NamedTuple):
     """Requests; None if they are not counted."""
     few: int | None = None
     """Sequences that fill a small pool, which ends by chance; None for a larger pool."""
+    looks: int = 3
+    """Looks in a row that must find it before it is said."""
 
 
 class PoolTrack:

@@ -15,12 +15,13 @@ from vramscope.analyzers.serving.analyzer import (
     REJECTION,
     ServingAnalyzer,
 )
+from vramscope.analyzers.serving.arrivals import ArrivalTrack
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.history import History
 from vramscope.engine.model import DeviceSample, Finding, Sample
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.workloads.serving.__main__ import SLEEPS_S, STORY_S, make_story
-from vramscope.engine.workloads.serving.pool import Rate, Traffic
+from vramscope.engine.workloads.serving.pool import Rate, Speed, Traffic
 from vramscope.engine.workloads.serving.server import MemoryPlan, ServerSetup, SimulatedServer
 
 from .servers import make_sample
@@ -132,6 +133,41 @@ def test_a_pool_for_a_few_sequences_ends_by_chance_and_the_finding_says_no_time(
     first_s = server.engines[0].counters.first_preemption_s
     assert first_s is not None
     assert 1_000_000.0 + first_s - found[0].opened_s >= 60.0
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_requests_that_wait_for_compute_keep_the_pool_from_filling_and_are_no_forecast(seed: int) -> None:
+    """Long prompts take all that the engine computes; the load grows on, the use of the pool does not."""
+    traffic = Traffic(Rate(((0.0, 0.5), (300.0, 0.5), (900.0, 4.0))), output_tokens=300, prompt_tokens=2700)
+    speed = Speed(prefill_tokens_per_s=6000.0, step_base_s=0.02)
+    server = SimulatedServer(
+        ServerSetup(traffic=traffic, blocks=6000, most_sequences=10_000, speed=speed), seed
+    )
+    samples = list(play(server, 900.0))
+    shares = [sample.servers[0].engines[0].used_share or 0.0 for sample in samples]
+    assert max(shares) > 0.85
+    assert len(server.engines[0].waiting) > 100
+    assert server.engines[0].counters.preemptions == 0
+    assert watch(ServingAnalyzer(), samples) == {}
+
+
+def test_what_few_sequences_fill_needs_more_than_one_look() -> None:
+    def find_looks(blocks: int) -> set[int]:
+        track = ArrivalTrack()
+        traffic = Traffic(Rate(((0.0, 0.2), (900.0, 30.0))), output_tokens=500, prompt_tokens=800)
+        server = SimulatedServer(ServerSetup(traffic=traffic, blocks=blocks, most_sequences=10_000), 3)
+        found = set()
+        for sample in play(server, 900.0):
+            is_due = track.add(sample.time_s, sample.servers[0].engines[0])
+            forecast = track.forecast() if is_due else None
+            if forecast is not None:
+                found.add(forecast.looks)
+            if server.engines[0].counters.preemptions:
+                break
+        return found
+
+    assert find_looks(1500) == {3}
+    assert find_looks(20_000) == {1}
 
 
 def test_readings_that_samples_repeat_with_an_age_are_one_reading_each() -> None:
