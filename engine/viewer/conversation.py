@@ -253,7 +253,7 @@ class HubConversation:
             batch = body_of(envelope, FindingBatch)
             found.extend(batch.findings)
             found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
-            self._count_batch(batch.number)
+            self._count_batch(batch)
         elif envelope.kind == "segments":
             found.append(body_of(envelope, PackedSegments))
         elif envelope.kind == "alerts":
@@ -263,8 +263,9 @@ class HubConversation:
             self._compare(status)
             found.append(status)
 
-    def _count_batch(self, number: int | None) -> None:
-        """Ask for all findings if a batch of them was missed."""
+    def _count_batch(self, batch: FindingBatch) -> None:
+        """Ask for all findings if a batch of them was missed; an empty one repeats the newest number."""
+        number = batch.number
         if number is None:
             return
         self._newest_number = max(self._newest_number, number)
@@ -272,7 +273,8 @@ class HubConversation:
             return  # the answer says what it has
         known = self._batch_number
         self._batch_number = number
-        if known is not None and number > known + 1:
+        is_repeat = not batch.findings and batch.assessments is None
+        if known is not None and number > (known if is_repeat else known + 1):
             self.ask()
 
     def _note_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:

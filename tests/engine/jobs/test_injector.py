@@ -23,7 +23,8 @@ from .interpreters import SUPPORTED, find_python, list_pythons
 from .targets import HAMMER, SPINNING, Target, running
 
 PYTHONS = list_pythons(*SUPPORTED[:-1])
-BEAT = b"beat.append(1); print('beat', len(beat))\n"
+# One write: other threads print in between.
+BEAT = b"beat.append(1); print(f'beat {len(beat)}')\n"
 READY = "beat = []\nprint('ready')\n"
 WATCHED = """
 import sys, time

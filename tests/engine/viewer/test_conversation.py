@@ -65,6 +65,19 @@ def test_findings_that_were_published_before_the_subscription_took_effect_are_as
     assert len(sent) == 2
 
 
+def test_a_single_batch_that_was_missed_is_asked_for_when_its_number_is_repeated() -> None:
+    sent: list[bytes] = []
+    events: list[Event] = []
+    conversation = HubConversation(sent.append, HandClock(1000.0))
+    conversation.ask()
+    conversation.take(_join(0, 1), events)
+    conversation.take(_findings(1), events)
+    assert len(sent) == 2
+    conversation.take(_join(1, 2, "a"), events)
+    conversation.take(_findings(1), events)
+    assert len(sent) == 2
+
+
 def test_findings_that_overtake_an_older_answer_are_asked_for_again() -> None:
     sent: list[bytes] = []
     events: list[Event] = []
