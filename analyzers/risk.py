@@ -166,7 +166,7 @@ def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) ->
 
 
 def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Return assessments as of a sample: none of ended processes, only severe ones of silent processes."""
+    """Return assessments as of a sample without ended processes; of silent ones only severe ones."""
     ended = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "ended"}
     assessments = [it for it in assessments if (it.pid, it.started_s) not in ended or it.pid is None]
     silent = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "stale"}

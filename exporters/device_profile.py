@@ -24,11 +24,11 @@ class LineMemory(msgspec.Struct, frozen=True):
     size_bytes: int
     count: int
     share: float
-    """Of all bytes of the device, from 0 to 1."""
+    """Share of all bytes of the device, from 0 to 1."""
     headline: Frame | None
     """The innermost line outside of installed packages; else the innermost; None without a stack."""
     frames: tuple[Frame, ...]
-    """Of its stacks the one with most bytes, innermost first, without frames of installed packages."""
+    """The stack with most of its bytes, innermost first, without frames of installed packages."""
 
 
 class KindMemory(msgspec.Struct, frozen=True):

@@ -91,7 +91,7 @@ class ChangeGroups(msgspec.Struct, frozen=True):
 def compare_groups(
     first: Sequence[LiveGroups], second: Sequence[LiveGroups], most: int
 ) -> tuple[ChangeGroups, ...]:
-    """Return how two moments differ, of which all rows are known, with the `most` largest differences.
+    """Return how two moments differ, where all rows are known, with the `most` largest differences.
 
     They may be of two files. A grouping that one of them lacks was not measured there, and is left out. A
     line with another number, or in another folder, is the same if its function and file have no other line

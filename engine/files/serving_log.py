@@ -1,7 +1,7 @@
 """Start-up logs of vLLM, SGLang and llama.cpp: what they say of their memory.
 
-Sizes are as printed: vLLM's and SGLang's `GB` are GiB. A rank is told by the words in front of a line
-(`Worker_TP0`, `TP0`); what stands in no rank's line is of the only one.
+Sizes are as printed: vLLM's and SGLang's `GB` are GiB. The words in front of a line name its rank
+(`Worker_TP0`, `TP0`); a line without them belongs to the only rank.
 """
 
 import re

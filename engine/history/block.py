@@ -292,7 +292,7 @@ def samples_of(
 
 
 def _servers_of(headers: dict[str, DeviceHeader], present: Set[str]) -> tuple[ServerSample, ...]:
-    """Return the servers on some devices, of which nothing more is kept."""
+    """Return the servers on some devices, for which nothing more is kept."""
     places: dict[ServerHeader, list[ServerDevice]] = {}
     for uuid, header in headers.items():
         for server in header.servers if uuid in present else ():

@@ -452,13 +452,13 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     None where they are current, or unmeasured.
     """
     activity: DeviceActivity | None = None
-    """Clocks, throttling and throughput; None where the source has none of it."""
+    """Clocks, throttling and throughput; None where the source measures nothing of it."""
     hardware: DeviceHardware | None = None
-    """Limits, errors and versions; None where the source has none of it."""
+    """Limits, errors and versions; None where the source measures nothing of it."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`. Not kept by history."""
     gpu_instance_id: int | None = None
-    """Of a MIG instance: the driver's number of its GPU instance. Not kept by history."""
+    """The driver's number of the GPU instance, if this is a MIG instance. Not kept by history."""
     allocations: tuple[DeviceAllocation, ...] | None = None
     """Containers that the kubelet gave it to; empty where to none, None where no kubelet says. Not kept by
     history.

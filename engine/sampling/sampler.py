@@ -282,7 +282,7 @@ class SourceSampler:
 
         Args:
             stale_after_s: How late a reading may be.
-            now_s: Time of the tick, of which the memory read since is none; None for now.
+            now_s: Time of the tick: memory that was read later is not part of it; None for now.
         """
         now_s = self._clock.monotonic_s() if now_s is None else now_s
         with self._lock:

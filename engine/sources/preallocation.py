@@ -15,7 +15,7 @@ _LOCATIONS = ("here", "container")
 
 
 class PreallocationWatch:
-    """Says of which devices JAX has taken a share when it started.
+    """Finds the devices on which JAX took a share when it started.
 
     Args:
         proc: Where processes are described.

@@ -122,10 +122,10 @@ class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     """Product name."""
     kind: DeviceKind = "gpu"
     parent_uuid: str | None = None
-    """Of a MIG instance: the UUID of its GPU."""
+    """The UUID of the GPU, if this is a MIG instance."""
     mig_index: int | None = None
     gpu_instance_id: int | None = None
-    """Of a MIG instance: the driver's number of its GPU instance."""
+    """The driver's number of the GPU instance, if this is a MIG instance."""
     pci_address: str | None = None
     """Address on the PCI bus, as the kernel spells it: `0000:41:00.0`; of a MIG instance, its GPU's."""
     is_provisional: bool = False
@@ -197,7 +197,7 @@ class ProcessKnowingReader(Protocol):
 
 
 class HardwareReading(NamedTuple):
-    """Clocks and throughput, and limits and errors; None where a device has none of it."""
+    """Clocks and throughput, and limits and errors; None where a device measures nothing of it."""
 
     activity: DeviceActivity | None = None
     hardware: DeviceHardware | None = None

@@ -270,7 +270,7 @@ class RiskAssessment(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None
     current_usage_percent: float | None
     growth_rate_mb_per_sec: float | None
-    """Of what stays between steps, as `leak` has it."""
+    """For what stays between steps, as `leak` has it."""
     peak_growth_rate_mb_per_sec: float | None = None
     """How fast steps take more and more, where nothing stays between them; else None."""
     predicted_oom_time_seconds: float | None

@@ -278,7 +278,7 @@ def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
 
 
 def describe_lower_bounds(devices: Sequence[DeviceSample]) -> list[str]:
-    """Return one sentence for each device of which only the visible processes are known."""
+    """Return one sentence for each device where only the visible processes are known."""
     return [
         f"{name_device(device)}: at least this much is used: what the processes that this user may see hold"
         for device in devices

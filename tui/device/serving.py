@@ -18,7 +18,7 @@ _BAR_FROM = 60
 
 
 def draw_servers(view: DeviceView, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return a few lines for each server on a device; empty where there is none."""
+    """Return a few lines for each server on a device; empty without a server."""
     return [line for server in view.servers for line in _draw(server, view, width, glyphs)]
 
 

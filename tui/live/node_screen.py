@@ -121,7 +121,7 @@ class NodeScreen(SnapshotScreen):
         raise NotImplementedError
 
     def _resize_list(self, rows: int) -> None:
-        """Give the list so many rows, one of which an open filter takes; none hides it."""
+        """Give the list so many rows, less one for an open filter; zero rows hide it."""
         self.processes.display = rows > 0
         self.processes.styles.height = max(1, rows - self._is_filter_open)
 

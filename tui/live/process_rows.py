@@ -422,7 +422,7 @@ def choose_columns(
 
     Args:
         chosen: By a person; as many of them as fit. None: the usual ones, and further ones with room.
-        known: Columns of which any process has a value.
+        known: Columns for which any process has a value.
     """
     if chosen:
         names = set(chosen)
@@ -446,7 +446,7 @@ def _cells_of(names: Iterable[SortColumn]) -> int:
 
 
 def find_known(rows: Iterable[ProcessRow]) -> frozenset[SortColumn]:
-    """Return the further columns of which any row has a value."""
+    """Return the further columns for which any row has a value."""
     found: set[SortColumn] = set()
     for row in rows:
         left = [name for name in FURTHER_COLUMNS if name not in found]

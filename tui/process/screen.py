@@ -65,7 +65,7 @@ class ProcessPage(LinePage):
         self._content: ProcessContent | None = None
 
     def show(self, content: ProcessContent | None) -> None:
-        """Draw a process; None where there is none any more."""
+        """Draw a process; None where the process is gone."""
         self._content = content
         self._draw()
 

@@ -218,7 +218,7 @@ def trace_borders(drawn: DrawnGrid) -> Borders:
 
 
 def draw_edge(is_known: bool | None, glyphs: Glyphs, *, is_upright: bool) -> str:
-    """Return the character of an edge: dashed where the cause is unknown, a blank where there is none."""
+    """Return the character of an edge: dashed where the cause is unknown, a blank without an edge."""
     if is_known is None:
         return " "
     if glyphs.name == "ascii":

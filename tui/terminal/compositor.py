@@ -61,7 +61,7 @@ _BRIDGE = 3
 
 
 class _Source(NamedTuple):
-    """The one strip of which some columns of a row are."""
+    """The one strip that some columns of a row belong to."""
 
     # Column at which it begins, and the columns that it fills here, which may be fewer.
     place: tuple[int, int, int]

@@ -152,7 +152,7 @@ class _KeptCache(StylesCache):
 
 
 class KeptLinesCache(_KeptCache):
-    """Of a line that changed in part only that part goes through the filters.
+    """Only the part of a line that changed goes through the filters.
 
     Args:
         list_strips: Returns what the widget's `render_line` would of each of some rows.
@@ -211,7 +211,7 @@ class FilteredSegments(dict[Span, Segment]):
 
 
 class KeptSpansCache(_KeptCache):
-    """For lines of spans, most of which come again: each is styled and filtered once.
+    """For lines of spans that mostly come again: each is styled and filtered once.
 
     Args:
         list_lines: Returns rows of the window, None for one that is missing, and the cells of each other.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "vramscope.mcp/1"
 LIMIT_BYTES = 48 << 10
-"""Of one answer, as JSON."""
+"""For one answer, as JSON."""
 MOST_STACKS = 10
 ADVICE_WITHIN_S = 60.0
 INSTRUCTIONS = """\

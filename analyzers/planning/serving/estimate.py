@@ -141,7 +141,7 @@ def _weigh(tensor: WeightTensor, form: WeightFormat, element_bytes: int, hidden:
 def count_token_bytes(model: ServedModel, setup: ServingSetup) -> int:
     """Return the cache of one token in one layer on one rank.
 
-    Keys and values, 2 x groups x channels, of which a rank has its share of the groups but at least one;
+    Keys and values, 2 x groups x channels, and a rank has its share of the groups but at least one;
     with latent attention one vector for all heads (arXiv 2405.04434, section 2.1.2), on every rank.
     """
     shape = model.shape

@@ -155,7 +155,7 @@ class GpuMetrics(msgspec.Struct, frozen=True):
     busy_percent: float | None = None
     memory_busy_percent: float | None = None
     clock_mhz: int | None = None
-    """Of the fastest of its compute dies."""
+    """The fastest of its compute dies."""
     memory_clock_mhz: int | None = None
     pcie_lanes: int | None = None
     pcie_generation: int | None = None

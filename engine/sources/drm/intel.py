@@ -2,7 +2,7 @@
 
 Every program on such a GPU makes that query (DRM_IOCTL_…_QUERY). Layouts: the kernel's
 `include/uapi/drm/i915_drm.h` (`drm_i915_query_memory_regions`) and `xe_drm.h` (`drm_xe_query_mem_regions`).
-How much is used is told to nobody without CAP_PERFMON, so it is not asked.
+Without CAP_PERFMON nobody learns how much is used, so it is not asked.
 """
 
 import ctypes
