@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -159,6 +161,11 @@ _COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
 _MAYBE = re.compile("timestamp|memory", re.IGNORECASE)
 _MEMORY_FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
 _MOST_BARE_INDEX = 1023
+# nvidia-smi reads its GPUs one after another, and then waits: in a log of several most gaps between records
+# are short next to the others. Below the least, in seconds, they are of several in any case.
+_SHORT_GAP = 0.5
+_LEAST_GAP_S = 0.01
+ONE_GPU = "no column says which GPU a record is of: all were read as of one"
 
 
 class LogHeader(msgspec.Struct, frozen=True):
@@ -167,6 +174,11 @@ class LogHeader(msgspec.Struct, frozen=True):
     width: int
     positions: dict[str, int]
     units: dict[str, str]
+
+    @property
+    def names_gpus(self) -> bool:
+        """Whether a column says which GPU a record is of; else it must be the only one."""
+        return not {"index", "uuid", "bus_id"}.isdisjoint(self.positions)
 
 
 @lru_cache(maxsize=16)  # one in every line, as where a thousand short logs were joined
@@ -184,8 +196,6 @@ def parse_log_header(line: str) -> LogHeader | None:
         raise RecordError("header", f"no column timestamp; {EXPECTATION}")
     if "used" not in positions:
         raise RecordError("header", f"no column memory.used; {EXPECTATION}")
-    if not {"index", "uuid", "bus_id"} & positions.keys():
-        raise RecordError("header", f"no column index, uuid or pci.bus_id to identify GPUs; {EXPECTATION}")
     return LogHeader(len(names), positions, units)
 
 
@@ -229,6 +239,8 @@ class NvidiaSmiLog(SeriesReader):
         self._time = LocalTime()
         self._line_before = ""
         self._header = self._find_header()
+        if not self._header.names_gpus:
+            self._check_single_gpu()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -236,6 +248,7 @@ class NvidiaSmiLog(SeriesReader):
         cut = "the compressed file is cut short; the rest is missing"
         return (
             LOCAL_TIMES,
+            *(() if self._header.names_gpus else (ONE_GPU,)),
             *(
                 (f"the clock went back by an hour before {turned}; later times continue from there",)
                 if turned
@@ -270,6 +283,26 @@ class NvidiaSmiLog(SeriesReader):
                 first = (number, f"{show_cell(line)} is neither a header nor a record; {EXPECTATION}")
         raise self._refuse(*(first or (1, f"no header; {EXPECTATION}")))
 
+    def _check_single_gpu(self) -> None:
+        """Refuse a log whose first records come in groups, as those of several GPUs do."""
+        clock, times_s = LocalTime(), list[float]()
+        at = self._header.positions["timestamp"]
+        for line in self._lines.head_lines():
+            cells = line.split(",")
+            if len(cells) == self._header.width:
+                with suppress(RecordError):
+                    times_s.append(clock.parse(cells[at]))
+        gaps_s = sorted(after_s - before_s for before_s, after_s in pairwise(times_s))
+        if not gaps_s:
+            return
+        short_s = gaps_s[len(gaps_s) // 3]
+        if short_s < max(_LEAST_GAP_S, _SHORT_GAP * gaps_s[-1 - len(gaps_s) // 8]):
+            raise self._refuse(
+                1,
+                f"no column index, uuid or pci.bus_id, and records {1000 * short_s:.0f} ms apart, as of "
+                f"several GPUs; {EXPECTATION}",
+            )
+
     def _refuse(self, number: int, detail: str) -> InputFileError:
         self.close()
         return InputFileError(f"{show_path(self._path)}: line {number}: {detail}")
@@ -294,9 +327,10 @@ class NvidiaSmiLog(SeriesReader):
             header = parse_log_header(line)
         except RecordError:
             return False
-        if header is not None:
-            self._header = header
-        return header is not None
+        if header is None or (self._header.names_gpus and not header.names_gpus):
+            return False
+        self._header = header
+        return True
 
     def _convert(self, number: int, cells: Sequence[str]) -> SeriesRecord:
         at = self._header.positions
@@ -333,6 +367,8 @@ class NvidiaSmiLog(SeriesReader):
         uuid, index, bus, name = (
             cells[at[key]].strip() if key in at else "" for key in ("uuid", "index", "bus_id", "name")
         )
+        if not self._header.names_gpus:
+            index = "0"
         if index and not (index.isdecimal() and len(index) <= 6):
             raise RecordError("index", f"index is {show_cell(index)}, expected the number of a GPU")
         if not (uuid or index or bus):

@@ -125,6 +125,32 @@ def test_joined_logs_repeat_their_header(tmp_path: Path) -> None:
     assert notes == ("1 record was left out: line 1: 'nohup: ignoring input' is not a record",)
 
 
+def test_a_log_without_a_column_for_the_gpu_is_of_one_gpu(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "smi.csv",
+        "timestamp, name, memory.used [MiB], memory.total [MiB]",
+        *(f"{STAMP}:{second:02d}.{7 * second:03d}, NVIDIA L4, {second} MiB, 1000 MiB" for second in range(9)),
+    )
+    records, _ = read(path)
+    assert {(it.device.index, it.device.name) for it in records} == {(0, "NVIDIA L4")}
+    assert [it.used_bytes for it in records] == [second * MIB for second in range(9)]
+    reader, _ = play(path)
+    assert "no column says which GPU a record is of: all were read as of one" in reader.notes
+
+
+def test_a_joined_log_that_no_longer_names_its_gpus_is_left_out(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "smi.csv",
+        LOG_HEADER,
+        f"{STAMP}:00.000, 1, 100 MiB, 1000 MiB",
+        "timestamp, memory.used [MiB]",
+        f"{STAMP}:01.000, 200 MiB",
+    )
+    records, notes = read(path)
+    assert [(it.device.index, it.used_bytes) for it in records] == [(1, 100 * MIB)]
+    assert notes[0].startswith("2 records were left out, the first at line 3")
+
+
 def test_what_nvidia_smi_says_between_records_is_counted(tmp_path: Path) -> None:
     path = write_lines(
         tmp_path / "smi.csv",
@@ -161,7 +187,13 @@ def test_a_last_record_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
-        (["timestamp, memory.used [MiB]"], "line 1: no column index, uuid or pci.bus_id to identify GPUs"),
+        (
+            [
+                "timestamp, memory.used [MiB]",
+                *(f"{STAMP}:0{second}.{ms}, 1 MiB" for second in range(4) for ms in ("104", "131")),
+            ],
+            "line 1: no column index, uuid or pci.bus_id, and records 27 ms apart, as of several GPUs;",
+        ),
         (["timestamp, index, memory.total [MiB]"], "line 1: no column memory.used; expected what nvidia-smi"),
         (["index, memory.used [MiB]"], "line 1: no column timestamp; expected what nvidia-smi"),
         ([f"{STAMP}:00.000, 5, 100, 1000, 20"], "has no header before it, so its 5 columns are unknown;"),
