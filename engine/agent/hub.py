@@ -288,11 +288,15 @@ class Hub:
             self._sockets.publish(TOPIC_FINDING, batch)
 
     def _publish_alerts(self) -> None:
-        """Publish decisions about findings and their alerts, if they are news."""
+        """Publish decisions about findings and their alerts, if they are news.
+
+        The batch with them counts as new, so that who misses both asks for all.
+        """
         state = self._alerts.state
         if state != self._shown_alerts:
             self._shown_alerts = state
             self._sockets.publish(TOPIC_FINDING, state)
+            self._publish_findings([], has_assessed=True)
 
     def _publish_status(self, *, has_sample: bool) -> None:
         """Publish the hub's own state once a second, next to a sample to save viewers a wake-up."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.errors import HubTakenError, HubUnreachableError, RuntimeFolderError
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, Sample
@@ -14,7 +15,7 @@ from vramscope.engine.viewer.client import Client, connect
 from vramscope.engine.viewer.conversation import HubStream, Joined
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of
-from vramscope.engine.wire.messages import WorkerReport, encode
+from vramscope.engine.wire.messages import Welcome, WorkerReport, encode
 
 from ...waiting import wait_until
 from .hubs import RunningHub, make_sample
@@ -162,6 +163,36 @@ def test_findings_reported_twice_are_one_and_those_nobody_holds_close(private_en
             push.send(encode("report", "", WorkerReport("w", 1, 1, 0, ("pressure",), (), ())))
             closed = _until(client, lambda s: s.findings and not s.findings[0].is_open)
     assert closed.findings[0].closed_s == 1002.0
+
+
+def test_a_decision_is_numbered_so_that_a_viewer_that_missed_it_asks(private_environment: Path) -> None:
+    finding = Finding("f1", "pressure", "node", "GPU-a", "0", "low", "full", 1001.0, 1001.0)
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.producer.push([make_sample(2)])
+        with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+            push.connect(endpoints_of(private_environment).reports)
+            report = WorkerReport("w", 1, 1, 0, ("pressure",), (finding,), ("f1",))
+            push.send(encode("report", "", report))
+            _until(client, lambda s: s.findings and s.alerts.changes)
+        before = _join(private_environment).findings_number
+        client.decide(FindingDecision("acknowledge", "f1"))
+        _until(client, lambda s: s.alerts.acknowledged)
+        after = _join(private_environment)
+    assert after.alerts.acknowledged
+    assert (before, after.findings_number) == (2, 3)
+
+
+def _join(folder: Path) -> Welcome:
+    stream = HubStream(folder, is_viewer=False)
+    found: list[Welcome] = []
+
+    def is_met() -> bool:
+        found.extend(event.welcome for event in stream.events(0.05) if isinstance(event, Joined))
+        return bool(found)
+
+    wait_until(is_met, what="the welcome")
+    stream.close()
+    return found[0]
 
 
 def test_garbage_on_every_socket_does_not_end_the_hub(private_environment: Path) -> None:
