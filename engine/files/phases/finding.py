@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from ...errors import InputFileError
+from ...errors import InputFileError, WireError
 from ...model.phase_memory import MemoryLevels, PhaseFile, PhaseRecord, PhaseRun
+from ...soundness import check_numbers
 from ...units import GIB, MIB
 from ..base.input_file import lower_first, open_input_file, show_name, show_path
 from ..base.packed_file import CUT_NOTE, LineFile
@@ -72,8 +73,13 @@ def read_report(path: Path) -> PhaseFile:
             continue
         try:
             report = msgspec.json.decode(line.encode("utf-8", "replace"), type=_Report)
+            check_numbers(report)
         except (msgspec.DecodeError, RecursionError) as error:
             left_out.add("report", f"line {number}", lower_first(str(error)))
+            continue
+        except WireError as error:
+            found = str(error).removeprefix(f"{_Report.__name__}.")
+            left_out.add("number", f"line {number}", f"{found}, expected a number of vramscope phases --json")
             continue
         if report.schema != SCHEMA + _VERSION:
             raise InputFileError(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,17 @@ def test_a_summary_table_tells_each_run(tmp_path: Path) -> None:
     assert (second.batch_size, second.breakdown, second.lora_rank) == (32, {}, None)
     (note,) = file.notes
     assert "2 records were left out, the first at line 4: 2 cells, expected 8" in note
+
+
+def test_a_report_with_a_number_that_no_memory_can_have_is_left_out(tmp_path: Path) -> None:
+    text = FORMATS["report"]
+    damaged = re.sub(r'"reserved_bytes":\d+', f'"reserved_bytes":{"9" * 400}', text, count=1)
+    file = read(tmp_path / "report", f"{text}\n{damaged}\n")
+    assert len(file.trainings) == 1
+    assert file.notes == (
+        "1 record was left out: line 3: runs[0].phases[0].before.reserved_bytes is too large, expected a number "
+        "of vramscope phases --json",
+    )
 
 
 def test_our_own_report_comes_back_whole(tmp_path: Path) -> None:
