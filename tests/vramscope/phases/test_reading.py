@@ -264,8 +264,8 @@ def test_a_report_with_a_number_that_no_memory_can_have_is_left_out(tmp_path: Pa
     file = read(tmp_path / "report", f"{text}\n{damaged}\n")
     assert len(file.trainings) == 1
     assert file.notes == (
-        "1 record was left out: line 3: runs[0].phases[0].before.reserved_bytes is too large, expected a number "
-        "of vramscope phases --json",
+        "1 record was left out: line 3: runs[0].phases[0].before.reserved_bytes is too large, expected "
+        "a number of vramscope phases --json",
     )
 
 
