@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from vramscope.analyzers.snapshot_summary.cursor import list_live_at_peak
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, UsageError, WireError
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.files.memory_snapshot import read_memory_snapshot
 from vramscope.engine.jobs.job_peaks import ProcessPeaks, read_peaks
@@ -21,6 +21,7 @@ from vramscope.engine.jobs.launch import (
     make_environment,
     make_job_name,
 )
+from vramscope.engine.soundness import check_numbers
 from vramscope.engine.sources.host import HostReader
 from vramscope.engine.units import format_bytes
 from vramscope.engine.workloads.memory_history import SKIPPED_SUFFIX, SNAPSHOT_VARIABLE
@@ -188,13 +189,16 @@ def read_baseline(path: Path) -> dict[str, Measured]:
         InputFileError: It is no such file.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+        baseline = msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+        for measured in baseline.values():
+            check_numbers(measured)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError, WireError) as error:
         raise InputFileError(
             f"{path}: not a baseline of vramscope's tests ({error}); write it again with --vram-update"
         ) from error
+    return baseline
 
 
 def update_baseline(path: Path, measured: Mapping[str, Measured]) -> None:

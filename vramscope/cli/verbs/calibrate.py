@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, UsageError, WireError
 
 from ..frame.emit import complain
 from ..frame.parse import SubParsers, add_verb
@@ -73,11 +73,13 @@ def calibrate(arguments: Namespace) -> int:
 def read_calibration(path: Path) -> "Calibration":
     from vramscope.analyzers.planning.theory.calibration import SCHEMA, Calibration
     from vramscope.engine.files.base.input_file import read_input_file, show_path
+    from vramscope.engine.soundness import check_numbers
 
     data = read_input_file(path, _LIMIT_BYTES)
     try:
         found = msgspec.json.decode(data, type=Calibration)
-    except (msgspec.DecodeError, RecursionError) as error:
+        check_numbers(found)
+    except (msgspec.DecodeError, RecursionError, WireError) as error:
         raise InputFileError(
             f"{show_path(path)}: {error}; expected a file written by `vramscope calibrate -o`"
         ) from error

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     assert "a table of training runs (CSV), which `vramscope estimate --calibration` does not read" in (
         refused.stderr
     )
-    (tmp_path / "other.json").write_text("{}")
-    refused = call("estimate", "--model", "gpt2", "--calibration", str(tmp_path / "other.json"))
-    assert "expected a file written by `vramscope calibrate -o`" in refused.stderr
+    huge = re.sub(r'("offset_bytes": ?)-?\d+', rf"\g<1>{'9' * 400}", kept.read_text())
+    for text in ("{}", huge):
+        (tmp_path / "other.json").write_text(text)
+        refused = call("estimate", "--model", "gpt2", "--calibration", str(tmp_path / "other.json"))
+        assert refused.code == 2
+        assert "expected a file written by `vramscope calibrate -o`" in refused.stderr
+    assert "offset_bytes is too large" in refused.stderr
