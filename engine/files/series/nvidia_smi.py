@@ -160,7 +160,7 @@ _COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
 # Every header has one of these, and hardly any record; each record that is left out is tested.
 _MAYBE = re.compile("timestamp|memory", re.IGNORECASE)
 _MEMORY_FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
-_MOST_BARE_INDEX = 1023
+_MOST_DIGITS_OF_INDEX = 4
 # nvidia-smi reads its GPUs one after another, and then waits: in a log of several most gaps between records
 # are short next to the others. Below the least, in seconds, they are of several in any case.
 _SHORT_GAP = 0.5
@@ -207,7 +207,7 @@ def guess_log_header(line: str) -> LogHeader | None:
     if (
         len(cells) == 4
         and cells[1].isdecimal()
-        and int(cells[1]) <= _MOST_BARE_INDEX
+        and len(cells[1]) <= _MOST_DIGITS_OF_INDEX
         and _are_memory(cells[2:])
     ):
         return LogHeader(4, {"timestamp": 0, "index": 1, "used": 2, "total": 3}, {})
