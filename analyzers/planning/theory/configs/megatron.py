@@ -85,7 +85,7 @@ def build_run(
     return TrainingRun(name=name, shape=shape, layout=layout, setup=setup)
 
 
-_GROUP = re.compile(r"\(([^()]*)\)\*(\d+)|([Etm|L])\*(\d+)")
+_GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})|([Etm|L])\*(\d{1,4})", re.ASCII)
 _MOST_STAGES = 4096
 
 
@@ -416,7 +416,7 @@ VOCABS = {
     "tiktokenizer": 131072,
 }
 DEFAULT_VOCAB = VOCABS["gpt2bpetokenizer"]
-_LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d+))?")
+_LAYER_FLAGS = re.compile(r"\[([01](?:\s*,\s*[01])*)\](?:\s*\*\s*(\d{1,4}))?", re.ASCII)
 
 
 def read_shape(flags: Flags) -> ModelShape:
@@ -501,7 +501,7 @@ def _read_experts(flags: Flags, layers: int, ffn: int) -> ExpertShape | None:
 
 def _read_layer_flags(text: str, layers: int) -> tuple[bool, ...]:
     """Return which layers have experts: every n-th, a pattern such as `([0]*1+[1]*26)`, or a list."""
-    if text.strip().isdigit() and int(text) > 0:
+    if re.fullmatch(r"\s*0*[1-9]\d{0,3}\s*", text, re.ASCII):
         return tuple(layer % int(text) == 0 for layer in range(layers))
     found: list[bool] = []
     for values, times in _LAYER_FLAGS.findall(text):

@@ -290,6 +290,16 @@ def test_layers_of_experts_are_read_as_they_are_given_and_as_a_log_prints_them(f
     assert [shape.is_expert_layer(layer) for layer in range(4)] == [False, True, True, True]
 
 
+@pytest.mark.parametrize("word", ["\u00b2", "9" * 5000, f"[1]*{'9' * 5000}", "0"])
+def test_a_pattern_of_layers_that_no_model_has_is_refused(word: str) -> None:
+    sizes = {"num-layers": 4, "hidden-size": 64, "num-attention-heads": 2, "seq-length": 16}
+    with pytest.raises(UsageError, match="does not give 4 layers"):
+        read_megatron_run(Flags({**sizes, "num-experts": 4, "moe-layer-freq": word}), world_size=1)
+    stages = {"pipeline-model-parallel-size": 2, "pipeline-model-parallel-layout": f"E()*{word}t*4L"}
+    with pytest.raises(UsageError, match="pipeline-model-parallel-layout .{0,9000}(not understood|not a multiple)"):
+        read_megatron_run(Flags({**sizes, **stages}), world_size=2)
+
+
 def test_the_precision_aware_optimizer_keeps_half_a_master_weight() -> None:
     flags = {**MEGATRON, "bf16": True, "use-precision-aware-optimizer": True, "exp-avg-dtype": "bf16"}
     numbers = read_megatron_run(Flags(flags), world_size=1).setup.numbers
@@ -304,7 +314,7 @@ JUNK = st.one_of(
     st.floats(),
     st.text(max_size=6),
     st.just([1]),
-    st.just(10**13),
+    st.sampled_from([10**13, 10**400, "\u00b2", "9" * 5000, "[1]*" + "9" * 30, "E()*" + "9" * 30 + "t*4L"]),
 )
 NAMES = st.sampled_from(
     [
