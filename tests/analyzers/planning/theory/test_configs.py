@@ -296,7 +296,7 @@ def test_a_pattern_of_layers_that_no_model_has_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="does not give 4 layers"):
         read_megatron_run(Flags({**sizes, "num-experts": 4, "moe-layer-freq": word}), world_size=1)
     stages = {"pipeline-model-parallel-size": 2, "pipeline-model-parallel-layout": f"E()*{word}t*4L"}
-    with pytest.raises(UsageError, match="pipeline-model-parallel-layout .{0,9000}(not understood|not a multiple)"):
+    with pytest.raises(UsageError, match=r"layout .*(not understood|not a multiple)"):
         read_megatron_run(Flags({**sizes, **stages}), world_size=2)
 
 
