@@ -101,13 +101,15 @@ def test_wheel_declares_command_plug_ins_and_licence(wheel: Path) -> None:
     assert "Requires-Dist: textual==" in metadata
 
 
-def test_builds_of_another_day_and_from_the_source_distribution_are_the_same_to_the_byte(
+def test_builds_of_another_day_umask_and_of_the_source_distribution_are_the_same_to_the_byte(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     wheel, sdist = built
     tree = _copy_tree(tmp_path / "tree")
     for path in tree.rglob("*"):
         os.utime(path, (1.0e9, 1.0e9), follow_symlinks=False)
+        if path.is_file() and not path.is_symlink():
+            path.chmod(0o600)
     # What an earlier build left of files that are no longer there.
     for name in ("build/lib/vramscope/engine/of_yesterday.py", "share/man/man1/vramscope-of-yesterday.1"):
         (tree / name).parent.mkdir(parents=True)
