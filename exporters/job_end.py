@@ -36,6 +36,10 @@ class _Card(NamedTuple):
         return sum(it.reserved_bytes for it in self.processes)
 
     @property
+    def allocated_bytes(self) -> int:
+        return max(it.allocated_bytes for it in self.processes)
+
+    @property
     def context_bytes(self) -> int:
         return sum(it.context_bytes or 0 for it in self.processes)
 
@@ -46,7 +50,8 @@ class _Card(NamedTuple):
 
     @property
     def share(self) -> float:
-        used_bytes = self.reserved_bytes + self.context_bytes
+        # Some allocators of JAX report no pool.
+        used_bytes = (self.reserved_bytes or self.allocated_bytes) + self.context_bytes
         return used_bytes / self.total_bytes if self.total_bytes else float(used_bytes > 0)
 
 
@@ -100,7 +105,7 @@ def _describe_job(
         return [how]
     cards = _group(processes)
     if not cards:
-        return [f"{how}; no process of the job used a GPU through PyTorch"]
+        return [f"{how}; no process of the job used a GPU through PyTorch or JAX"]
     fullest = max(cards, key=lambda card: card.share)
     first = f"{how}; {_describe_peak(fullest, processes, is_fine=ended.exit_code == 0)}"
     failed = [it for it in processes if it.flight_record is not None]
@@ -133,7 +138,7 @@ def _group(processes: Sequence[ProcessPeaks]) -> list[_Card]:
     found: dict[object, list[ProcessPeaks]] = {}
     for process in processes:
         device = process.device
-        if device is None or not process.reserved_bytes:
+        if device is None or not (process.reserved_bytes or process.allocated_bytes):
             continue
         key = device.uuid if process.is_simulated else process.pid
         found.setdefault(key, []).append(process)
@@ -146,8 +151,8 @@ def _describe_peak(card: _Card, processes: Sequence[ProcessPeaks], *, is_fine: b
     whole = "" if total_bytes is None else f" of {format_bytes(total_bytes)}"
     where = _name_place(card, len(processes))
     if not card.processes[0].is_simulated:
-        allocated = format_bytes(max(it.allocated_bytes for it in card.processes))
-        return f"peak allocated {allocated}, reserved {reserved}{whole}{where}"
+        pool = f", reserved {reserved}" if card.reserved_bytes else ""
+        return f"peak allocated {format_bytes(card.allocated_bytes)}{pool}{whole}{where}"
     context = f" with {format_bytes(card.context_bytes)} of context" if card.context_bytes else ""
     upper = "up to " if len(card.processes) > 1 else ""
     peak = f"simulated: peak reserved {upper}{reserved}{whole}{context}{where}"

@@ -66,6 +66,12 @@ def test_the_fullest_rank_is_named_with_what_it_allocated_and_reserved() -> None
     ]
 
 
+def test_a_process_of_jax_whose_allocator_reports_no_pool_has_its_peak_too() -> None:
+    assert describe(FINE, replace(process(0, 50), reserved_bytes=0)) == [
+        "ended after 12 m 05 s; peak allocated 49.0 GiB of 80.0 GiB"
+    ]
+
+
 @pytest.mark.parametrize(
     ("ended", "host_kills", "said"),
     [
@@ -83,7 +89,7 @@ def test_the_fullest_rank_is_named_with_what_it_allocated_and_reserved() -> None
 )
 def test_an_end_that_was_not_fine_is_said(ended: Ended, host_kills: int, said: str) -> None:
     (line,) = describe(ended, host_kills=host_kills)
-    assert line == f"{said}; no process of the job used a GPU through PyTorch"
+    assert line == f"{said}; no process of the job used a GPU through PyTorch or JAX"
     unknown = describe_job_end(
         ended, passed_s=725.0, processes=None, read_failure=lambda _: None, host_kills=host_kills
     )

@@ -1,7 +1,7 @@
 """Every Python that a job of `vramscope run` starts imports this first: its folder is in PYTHONPATH.
 
-It makes the interpreter watch for torch, then runs the sitecustomize that it hides, if there is one. The
-syntax is that of Python 2.7 and of every Python 3, because a job may start any of them.
+It makes the interpreter wait for torch or JAX, then runs the sitecustomize that it hides, if there is one.
+The syntax is that of Python 2.7 and of every Python 3, because a job may start any of them.
 """
 
 import os
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 9) and os.environ.get("VRAMSCOPE_PROBE"):
     try:
         import vramscope_shim  # type: ignore[import-not-found] # next to this file
 
-        vramscope_shim.watch_for_torch(os.environ)
+        vramscope_shim.wait_for_framework(os.environ)
     except Exception:  # noqa: S110, BLE001 - whatever is wrong with us, the job runs
         pass
 

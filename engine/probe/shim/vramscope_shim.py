@@ -1,6 +1,6 @@
-"""What runs inside the interpreter that trains before torch is there: a finder that waits for torch.
+"""What runs inside the interpreter that trains before torch or JAX is there: a finder that waits for them.
 
-Pure standard library, Python 3.9 and newer. Nothing is loaded that a process without torch does not need.
+Pure standard library, Python 3.9 and newer. Nothing is loaded that a process without them does not need.
 """
 
 import os
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 PROBE_MODULE = "vramscope_probe"
 SIMULATION_MODULE = "vramscope_simulation"
 ALLOCATOR_MODULE = "vramscope_allocator_model"
+# Modules that the probe follows.
+FRAMEWORKS = ("torch", "jax")
 
 
-class TorchFinder:
-    """A finder that finds nothing: when torch is looked for it starts the probe and removes itself."""
+class FrameworkFinder:
+    """A finder that finds nothing: when torch or JAX is looked for it starts the probe and removes itself."""
 
     def __init__(self, environ: "os._Environ[str]") -> None:
         self._environ = environ
@@ -26,8 +28,8 @@ class TorchFinder:
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
-        """Return the other finders' spec of torch, None for anything else."""
-        if name != "torch":
+        """Return the other finders' spec of torch or JAX, None for anything else."""
+        if name not in FRAMEWORKS:
             return None
         from importlib.util import find_spec
 
@@ -40,9 +42,9 @@ class TorchFinder:
         return find_spec(name)  # once more, so that finders which the probe has added are asked as well
 
 
-def watch_for_torch(environ: "os._Environ[str]") -> None:
-    """Wait for torch, in a process that was started by `vramscope run`."""
-    sys.meta_path.insert(0, TorchFinder(environ))
+def wait_for_framework(environ: "os._Environ[str]") -> None:
+    """Wait for torch or JAX, in a process that was started by `vramscope run`."""
+    sys.meta_path.insert(0, FrameworkFinder(environ))
 
 
 def load_package(name: str, folder: str) -> "ModuleType":

@@ -33,8 +33,9 @@ PYTHONS = list_pythons(*SUPPORTED) or {"this": Path(sys.executable)}
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Path:
-    """Packages that write down how they were called, and a torch that does nothing."""
-    for name, text in {"probe": PROBE, "simulation": SIMULATION, "allocator": "", "site/torch": ""}.items():
+    """Packages that write down how they were called, and a torch and a JAX that do nothing."""
+    texts = {"probe": PROBE, "simulation": SIMULATION, "allocator": "", "site/torch": "", "site/jax": ""}
+    for name, text in texts.items():
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "__init__.py").write_text(text)
     return tmp_path
@@ -67,15 +68,16 @@ def execute(python: Path | str, code: str, environment: dict[str, str], *flags: 
     return done.stdout
 
 
+@pytest.mark.parametrize("name", ["torch", "jax"])
 @pytest.mark.parametrize("version", sorted(PYTHONS))
-def test_the_probe_is_told_when_torch_is_imported(version: str, parts: Path) -> None:
+def test_the_probe_watches_once_a_framework_is_imported(version: str, name: str, parts: Path) -> None:
     code = (
-        "import sys, json; import torch, torch\n"
-        "print(json.dumps([sys.modules['vramscope_probe'].calls, torch.__file__]))"
+        f"import sys, json; import {name}, {name}\n"
+        f"print(json.dumps([sys.modules['vramscope_probe'].calls, {name}.__file__]))"
     )
-    calls, torch = json.loads(execute(PYTHONS[version], code, job_environment(parts)))
+    calls, file = json.loads(execute(PYTHONS[version], code, job_environment(parts)))
     assert calls == [["watch", str(parts / "run"), "gpt"]]
-    assert torch == str(parts / "site/torch/__init__.py")
+    assert file == str(parts / f"site/{name}/__init__.py")
 
 
 @pytest.mark.parametrize("version", sorted(PYTHONS))

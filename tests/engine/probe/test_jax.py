@@ -13,8 +13,9 @@ import pytest
 
 from tests import REPOSITORY
 from tests.engine.probe.hub import listen
-from tests.engine.probe.processes import finish, start
+from tests.engine.probe.processes import PROBE_FOLDER, finish, start
 from tests.engine.probe.stand_in import MIB, StandInCuda, make_torch
+from vramscope.engine.paths import SHIM
 from vramscope.engine.probe.backends import HostBackend, find_backend
 from vramscope.engine.probe.identity import find_capacity, identify_device
 from vramscope.engine.probe.jax_backend import JaxBackend, describe_preallocation, find_jax, read_profile
@@ -207,6 +208,22 @@ def test_a_process_reports_once_it_has_arrays_and_never_starts_jax(tmp_path: Pat
         assert hub.wait_for(SegmentsPart)[0].request == 3
         _press_enter(process)
         assert finish(process) == "[]\n"
+
+
+def test_a_job_of_run_that_never_looks_for_torch_reports_too(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text(f"PROFILE = {str(PROFILE)!r}\n{PACKAGE}")
+    job = {
+        "PYTHONPATH": str(SHIM),
+        "VRAMSCOPE_PROBE": str(PROBE_FOLDER),
+        "VRAMSCOPE_RUNTIME_DIR": str(tmp_path),
+    }
+    with listen(tmp_path) as hub:
+        script = "import jax, sys; jax.bridge.is_up = True; sys.stdin.readline()"
+        process = start(tmp_path, script, prelude="", environ=job)
+        hub.wait_for(Readings)
+        assert (hub.hello().jax, hub.hello().torch) == ("0.0.stand-in", None)
+        _press_enter(process)
+        finish(process)
 
 
 def _press_enter(process: Any) -> None:

@@ -25,7 +25,8 @@ RUN = (*VRAMSCOPE, "run", "--no-hub", "--")
 """It waits for the job."""
 both = pytest.mark.parametrize("command", [QUIET, RUN], ids=["becomes", "waits"])
 SAID = re.compile(
-    rb"vramscope run: ended after [\d.]+ s(?P<how>.*); no process of the job used a GPU through PyTorch\n"
+    rb"vramscope run: ended after [\d.]+ s(?P<how>.*); "
+    rb"no process of the job used a GPU through PyTorch or JAX\n"
 )
 
 
