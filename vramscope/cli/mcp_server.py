@@ -86,7 +86,8 @@ class MemoryTools:
     def forecast(self) -> str:
         """Say for each process, or device without a probe, whether and when memory runs out, and how sure."""
         status = self._observe()
-        return self._answer("forecast", status.assessments, data_s=status.time, notes=status.notes)
+        notes = (*status.notes, *_explain_unknown(status))
+        return self._answer("forecast", status.assessments, data_s=status.time, notes=notes)
 
     def explain(self, id: str) -> str:
         """Explain one finding, or one number behind it.
@@ -267,7 +268,9 @@ class MemoryTools:
         try:
             status = observer.once()
             notes = (*status.notes, *observer.sentences)
-            if status.agent is None:
+            if status.agent is None and observer.has_asked_agent:
+                notes = (*notes, "an agent runs, and knows of no device, process or finding")
+            elif status.agent is None:
                 notes = (*notes, "no agent runs, so nothing is known of what came before: `vramscope agent`")
             return msgspec.structs.replace(status, notes=tuple(dict.fromkeys(notes)))
         finally:
@@ -288,6 +291,22 @@ class MemoryTools:
             result=bounded.value,
         )
         return msgspec.json.encode(answer).decode()
+
+
+def _explain_unknown(status: NodeStatus) -> list[str]:
+    """Return why some devices have no forecast, a note for each reason: an empty list promises nothing."""
+    from vramscope.analyzers.risk import assess_risks
+
+    risks = assess_risks(status.devices, status.findings, status.assessments, status.ranks)
+    assessed = {assessment.device_uuid for assessment in status.assessments}
+    labels: dict[str, list[str]] = {}
+    for device in status.devices:
+        if device.uuid not in assessed and risks[device.uuid].level == "unknown":
+            labels.setdefault(risks[device.uuid].reason, []).append(device.label)
+    return [
+        f"unknown, {reason}: device{'s' if len(found) > 1 else ''} {', '.join(found[:MOST_PLACES])}"
+        for reason, found in labels.items()
+    ]
 
 
 def _add_ids(finding: Finding) -> FindingWithIds:

@@ -51,6 +51,8 @@ class Observer:
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
+        self.has_asked_agent = False
+        """Whether an agent answered `once`, also if it had nothing to report and this process sampled."""
         # True before the first status, so that a reason is printed then too.
         self._is_without_devices = True
 
@@ -84,6 +86,7 @@ class Observer:
         self._local_interval_s = ONCE_INTERVAL_S
         self._source.open()
         status = None if self._source.agent is None else self._ask_agent(self._source.agent)
+        self.has_asked_agent = status is not None
         if status is not None and (status.devices or status.ranks or status.findings):
             meanwhile()
             return self._noted(status)

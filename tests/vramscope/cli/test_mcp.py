@@ -200,6 +200,24 @@ def test_an_empty_answer_says_what_could_not_be_known() -> None:
         assert json.loads(answer)["notes"] == ["no agent runs"]
 
 
+def test_a_forecast_says_which_devices_have_none_and_why() -> None:
+    sample = make_sample(3)
+    status = msgspec.structs.replace(make_status(0), devices=sample.devices, ranks=sample.ranks)
+    answer = json.loads(ToolsOf(status).forecast())
+    first, second = (device.label for device in sample.devices)
+    assert answer["result"] == []
+    assert answer["notes"] == [
+        f"unknown, no forecast from allocator data: device {first}",
+        f"unknown, no allocator data: device {second}",
+    ]
+
+
+def test_an_agent_that_knows_of_nothing_is_not_said_to_be_missing(private_environment: Path) -> None:
+    with agent():
+        answer = json.loads(MemoryTools(Settings()).findings())
+    assert answer["notes"][-1] == "an agent runs, and knows of no device, process or finding"
+
+
 def test_a_number_behind_a_finding_is_explained_by_its_id() -> None:
     tools = ToolsOf(make_status(2))
     listed = json.loads(tools.findings())["result"][1]
