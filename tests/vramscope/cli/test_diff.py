@@ -15,6 +15,7 @@ from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.exporters.schema import build_schema, render_schema
 
 from ...analyzers.diff.runs import train
+from ...engine.recording.samples import make_sample, write
 from .running import call
 
 GIB = 1 << 30
@@ -119,6 +120,19 @@ def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
         outcome = call("diff", *words)
         assert (outcome.code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
         assert sentence in outcome.stderr
+
+
+def test_a_limit_is_not_passed_where_nothing_was_measured_in_both(tmp_path: Path) -> None:
+    """As by the recordings of two jobs that ended before the first sample of their devices."""
+    path = tmp_path / "host.vscope"
+    write(path, [make_sample(tick, devices=0) for tick in range(3)])
+    assert call("diff", str(path), str(path), "--format", "text").code == 0
+    refused = call("diff", str(path), str(path), "--format", "github", "--fail-on", "+2%")
+    assert refused.code == 2
+    assert refused.stdout.startswith("::notice ")
+    assert refused.stderr.endswith(
+        "host.vscope: --fail-on cannot be decided, because nothing was measured in both\n"
+    )
 
 
 def test_a_run_does_not_part_from_itself(tmp_path: Path) -> None:

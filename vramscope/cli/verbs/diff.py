@@ -44,8 +44,9 @@ EXIT_PARTED = 3
 DEFAULT_ROWS, MOST_ROWS = 10, 10_000
 EXIT_CODES: dict[int | str, str] = {
     0: "compared",
-    2: "wrong flags, or a file that cannot be read",
+    2: "wrong flags, a file that cannot be read, or --fail-on where nothing can be compared",
     EXIT_PARTED: "they differ by more than --fail-on, or only B runs out of memory",
+    4: "a package of an extra is not installed",
 }
 
 
@@ -112,10 +113,20 @@ def run(arguments: Namespace) -> int:
 
         for path in figure.list_files("difference"):
             draw_difference(comparison, path)
-    is_crossed = (
-        threshold is not None and comparison is not None and threshold.is_crossed(comparison.difference)
-    )
-    return EXIT_PARTED if is_crossed and code == 0 else code
+    if threshold is None or comparison is None or code != 0:
+        return code
+    difference = comparison.difference
+    if threshold.is_crossed(difference):
+        return EXIT_PARTED
+    _refuse_nothing(arguments, is_anything=any(subject.figures for subject in difference.subjects))
+    return 0
+
+
+def _refuse_nothing(arguments: Namespace, *, is_anything: bool) -> None:
+    """Refuse to pass a limit that nothing was compared with: a script would take it for a good run."""
+    if not is_anything:
+        names = " and ".join(show_path(path) for path in (arguments.a, arguments.b))
+        raise InputFileError(f"{names}: --fail-on cannot be decided, because nothing was measured in both")
 
 
 def are_snapshots(a: Path, b: Path) -> bool:
@@ -150,6 +161,8 @@ def _diff_snapshots(arguments: Namespace, settings: Settings) -> int:
         emit_annotations(annotate_snapshot_difference(difference, is_crossed=is_crossed))
     else:
         emit_fitted(settings, lambda width: describe_snapshot_difference(difference, width))
+    if threshold is not None and not is_crossed:
+        _refuse_nothing(arguments, is_anything=bool(difference.devices))
     return EXIT_PARTED if is_crossed else 0
 
 
