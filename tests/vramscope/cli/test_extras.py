@@ -73,6 +73,18 @@ def test_every_verb_ends_with_the_same_code_before_it_prints_or_writes(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("agent", "diff", "estimate", "export", "exporter", "fragment", "heatmap", "import", "inspect"),
+        *("leak", "modules", "oom", "phases", "plan", "profile", "replay", "seqlen", "sweep"),
+    ],
+)
+def test_the_help_of_each_verb_that_may_need_an_extra_has_that_exit_code(verb: str) -> None:
+    codes = call(verb, "--help").stdout.partition("exit codes:")[2]
+    assert re.search(r"\b4  .*of an extra is not\s+installed", codes, re.DOTALL), codes
+
+
 @pytest.mark.parametrize("rows", [(), ("--ranks",), ("--serving",)], ids=str)
 def test_parquet_is_refused_before_the_recording_is_read(
     rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

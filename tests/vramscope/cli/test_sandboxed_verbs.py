@@ -1,6 +1,8 @@
 """Verbs that read files of others do all their work confined; `tests/engine/sandbox` tries to break out."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.analyzers.planning.theory.test_configs import HUGGING_FACE
@@ -8,7 +10,7 @@ from tests.engine.files.snapshots import small_snapshot, write_snapshot
 from tests.engine.recording.samples import IDENTITY, make_sample
 from vramscope.engine.recording import RecordingWriter
 
-from .running import Outcome, run
+from .running import Outcome, environment, run
 from .suite.running import read_report, write_series
 
 
@@ -27,6 +29,22 @@ def test_a_series_is_imported_exported_and_drawn(tmp_path: Path) -> None:
     done(run("profile", "--input", str(series), "--every", "5s", "--archive", str(archive)))
     assert sum(read_report(path, "profile")["evidence"]["samples"] for path in archive.iterdir()) == 9
     assert '"schema":"vramscope.difference/' in done(run("diff", str(series), str(recording), "--json"))
+
+
+def test_the_first_figure_of_a_user_is_drawn_without_a_warning_of_matplotlib(tmp_path: Path) -> None:
+    series, recording = write_series(tmp_path / "series.csv", seconds=9), tmp_path / "run.vscope"
+    done(run("import", str(series), "-o", str(recording)))
+    fresh = environment(HOME=str(tmp_path / "home"))
+    for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        fresh.pop(name, None)
+    (tmp_path / "figures").mkdir()
+    # A process that has never loaded Matplotlib, and may not write at home.
+    words = [sys.executable, "-m", "vramscope", "export", str(recording), "--figure", "run.pdf"]
+    drawn = subprocess.run(
+        words, cwd=tmp_path / "figures", env=fresh, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert drawn.stderr == "vramscope export: wrote the figure run.pdf\n"
+    assert list((tmp_path / "home/.cache/matplotlib").glob("fontlist*"))
 
 
 def test_a_snapshot_is_decoded_by_a_process_within(tmp_path: Path) -> None:

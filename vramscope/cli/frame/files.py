@@ -159,12 +159,18 @@ def _list_settings() -> list[Path]:
 
 
 def _make_figure_cache() -> Path:
-    """Return where Matplotlib keeps its list of fonts, which takes a second to make."""
+    """Return where Matplotlib keeps its list of fonts, which takes a second to make.
+
+    It also makes a folder for its settings, and warns if it cannot: without one it gets that of the list.
+    """
     chosen = os.environ.get("MPLCONFIGDIR")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
     folder = Path(chosen) if chosen else cache
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
+        if not chosen and not settings.exists():
+            os.environ["MPLCONFIGDIR"] = str(folder)
     return folder
 
 

@@ -52,7 +52,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "done",
     2: "wrong flags, or a file that cannot be read",
     3: "a finding reached --fail-on",
-    4: "no device",
+    4: "no device; or a package of an extra is not installed",
     5: "the driver is not loaded or does not answer",
 }
 

@@ -44,6 +44,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "done",
     2: "wrong flags, a folder that cannot be read, or logs of other runs than the traces",
     3: "no run fits --capacity, and --fail-on unfit is given",
+    4: "a package of an extra is not installed",
 }
 STYLES = ("usenix", "original")
 _IN_BATCH = (

@@ -45,6 +45,7 @@ The recording notes which files it comes from and what was left out."""
 EXIT_CODES: dict[int | str, str] = {
     0: "converted",
     2: "wrong flags, or a file that cannot be read or written",
+    4: "a package of an extra is not installed",
     130: "interrupted; nothing is written",
 }
 

@@ -43,12 +43,19 @@ With --at it says what lived at one moment of a snapshot with history, by line, 
 program; of a recording, what filled each device. With --and it compares a second moment.
 
 A terminal gets a screen, a pipe gets text."""
+EXIT_CODES: dict[int | str, str] = {
+    0: "done",
+    2: "wrong flags, or a file that cannot be read",
+    4: "a package of an extra is not installed",
+}
 MOST = 10_000
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parents = [build_look_flags(), *common]
-    parser = add_verb(subparsers, parents, "inspect", DESCRIPTION, examples=EXAMPLES, notes=NOTES)
+    parser = add_verb(
+        subparsers, parents, "inspect", DESCRIPTION, examples=EXAMPLES, notes=NOTES, exit_codes=EXIT_CODES
+    )
     parser.add_argument(
         "file",
         metavar="FILE",

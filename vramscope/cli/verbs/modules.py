@@ -54,6 +54,7 @@ differences and a table (CSV)."""
 EXIT_CODES: dict[int | str, str] = {
     0: "done",
     2: "wrong flags, or a file, folder or process that cannot be read",
+    4: "a package of an extra is not installed",
     7: "no agent runs, or a process did not answer",
 }
 

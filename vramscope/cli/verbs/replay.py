@@ -34,6 +34,7 @@ sweep: j k next and previous configuration, { } 10 s."""
 EXIT_CODES: dict[int | str, str] = {
     0: "you quit the view",
     2: "wrong flags, no terminal, or a file that cannot be read",
+    4: "a package of an extra is not installed",
 }
 
 

@@ -45,6 +45,7 @@ EXIT_CODES: dict[int | str, str] = {
     0: "done",
     2: "wrong flags, or a folder that cannot be read or has no sweep",
     3: "in one of them no run fits --capacity, and --fail-on unfit is given",
+    4: "a package of an extra is not installed",
 }
 
 
