@@ -121,10 +121,12 @@ class _Cards:
 
     def _measure(self, item: pytest.Item, mark: pytest.Mark) -> "Outcome":
         from vramscope.engine.child_processes import module_command
+        from vramscope.engine.extras import require_package
 
         from .measuring import read_mark, run_on_card
 
         device = read_mark(mark.args, mark.kwargs)
+        require_package("torch")
         command = module_command("pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider")
         command += ["-p", _HISTORY]
         plugins = self._config.pluginmanager

@@ -165,6 +165,18 @@ def test_a_card_that_cannot_be_is_refused_by_the_argument_of_the_mark(
     assert "--" not in str(refused.value)
 
 
+def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    (tmp_path / "test_card.py").write_text(
+        "import pytest\n@pytest.mark.vram(limit='8GiB')\ndef test_card(): pass\n"
+    )
+    done = run_pytest(tmp_path, "test_card.py")
+    assert done.returncode == 1
+    assert "@pytest.mark.vram: this needs torch, which is not installed here" in done.stdout
+    assert "pip install 'vramscope[train]'" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
 def test_a_baseline_that_is_named_and_not_there_ends_the_run(tmp_path: Path) -> None:
     """Else a typing error in a workflow would compare nothing, and pass."""
     done = run_pytest(tmp_path, "--vram-baseline", "baselin.json")
