@@ -138,7 +138,9 @@ def _group(processes: Sequence[ProcessPeaks]) -> list[_Card]:
     found: dict[object, list[ProcessPeaks]] = {}
     for process in processes:
         device = process.device
-        if device is None or not (process.reserved_bytes or process.allocated_bytes):
+        has_limit = device is not None and bool(process.capacity_bytes or device.total_bytes)
+        # Some allocators of JAX report no pool; its arrays in the host's memory have no limit.
+        if device is None or not (process.reserved_bytes or (has_limit and process.allocated_bytes)):
             continue
         key = device.uuid if process.is_simulated else process.pid
         found.setdefault(key, []).append(process)

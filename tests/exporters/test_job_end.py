@@ -70,6 +70,10 @@ def test_a_process_of_jax_whose_allocator_reports_no_pool_has_its_peak_too() -> 
     assert describe(FINE, replace(process(0, 50), reserved_bytes=0)) == [
         "ended after 12 m 05 s; peak allocated 49.0 GiB of 80.0 GiB"
     ]
+    on_host = replace(process(0, 50), reserved_bytes=0, device=ProbedDevicePeaks(index=0))
+    assert describe(FINE, on_host) == [
+        "ended after 12 m 05 s; no process of the job used a GPU through PyTorch or JAX"
+    ]
 
 
 @pytest.mark.parametrize(
