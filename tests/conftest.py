@@ -1,16 +1,19 @@
 """What every test gets: a home, settings and a runtime folder of its own."""
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -169,12 +172,26 @@ def heeded_interrupts() -> None:
 _started_programs = 0
 
 
-def _count_programs(event: str, _: object) -> None:
-    global _started_programs  # noqa: PLW0603 - a hook cannot be taken off again
-    _started_programs += event in {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+def _count_program() -> None:
+    global _started_programs  # noqa: PLW0603 - a fork tells nobody else
+    _started_programs += 1
 
 
-sys.addaudithook(_count_programs)
+def _count_calls(owner: object, name: str) -> None:
+    """Count what a function starts; a hook for audited events would be called for each `id` and `import`."""
+    start = getattr(owner, name)
+
+    @functools.wraps(start)
+    def count_and_start(*arguments: Any, **named: Any) -> Any:
+        _count_program()
+        return start(*arguments, **named)
+
+    setattr(owner, name, count_and_start)
+
+
+os.register_at_fork(before=_count_program)
+_count_calls(os, "posix_spawn")
+_count_calls(subprocess.Popen, "_execute_child")
 
 
 class PrivateFolder:

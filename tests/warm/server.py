@@ -7,6 +7,9 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.abc
+import importlib.util
+import itertools
 import json
 import os
 import pkgutil
@@ -18,12 +21,15 @@ import sys
 import tempfile
 import threading
 import traceback
+import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
 MAX_REQUEST_BYTES = 1 << 17
+MAX_DESCRIPTORS = 64
 RUN_BY_OTHERS = ("probe", "simulation", "workloads")
 """Rooms of ours that run in the process that trains."""
 
@@ -35,6 +41,10 @@ class Request:
     words: list[str]
     folder: str
     variables: dict[str, str]
+    descriptors: tuple[int, ...] = (0, 1, 2)
+    """Numbers that what is passed has in the program: its streams, and files that it finds open."""
+    python: str | None = None
+    """Where the words are those of `python`: the program that stands for it, see `client.py`."""
 
 
 def serve(listening: socket.socket) -> Request | None:
@@ -44,6 +54,7 @@ def serve(listening: socket.socket) -> Request | None:
     """
     asking: dict[int, socket.socket] = {}  # by descriptor: connections
     running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the child, and where its end is sent
+    lent: dict[int, int] = {}  # by descriptor of where an end is sent: a child that ends with who asked
     poll = select.poll()
     poll.register(listening, select.POLLIN)
     while True:
@@ -58,10 +69,16 @@ def serve(listening: socket.socket) -> Request | None:
                 os.close(ready)
                 pid, reply = running.pop(ready)
                 _, status = os.waitpid(pid, 0)
+                if lent.pop(reply.fileno(), None):
+                    poll.unregister(reply)
                 with reply, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
                     reply.send(str(os.waitstatus_to_exitcode(status)).encode())
                 continue
-            message, given, _, _ = socket.recv_fds(asking[ready], MAX_REQUEST_BYTES, 4)
+            if ready in lent:
+                poll.unregister(ready)
+                os.kill(lent.pop(ready), signal.SIGKILL)
+                continue
+            message, given, _, _ = socket.recv_fds(asking[ready], MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
             if not message:
                 poll.unregister(ready)
                 asking.pop(ready).close()
@@ -69,6 +86,7 @@ def serve(listening: socket.socket) -> Request | None:
                     return None
                 continue
             reply_descriptor, *streams = given
+            request = Request(**json.loads(message))
             pid = os.fork()
             if not pid:
                 os.close(reply_descriptor)
@@ -76,7 +94,6 @@ def serve(listening: socket.socket) -> Request | None:
                     other.close()
                 for other_process in running:
                     os.close(other_process)
-                request = Request(**json.loads(message))
                 _become(request, streams)
                 return request
             for stream in streams:
@@ -86,13 +103,21 @@ def serve(listening: socket.socket) -> Request | None:
             descriptor = os.pidfd_open(pid)
             running[descriptor] = pid, reply
             poll.register(descriptor, select.POLLIN)
+            if request.python is not None:
+                lent[reply.fileno()] = pid
+                poll.register(reply, 0)  # its end alone
 
 
 def _become(request: Request, streams: list[int]) -> None:
     """Take on what a process started for this request would have been given."""
-    for place, descriptor in enumerate(streams):
-        os.dup2(descriptor, place)
+    # Out of the way first: what comes may have the number that another one is to get.
+    free = 1 + max([*streams, *request.descriptors])
+    for place, descriptor in zip(request.descriptors, streams, strict=True):
+        os.dup2(descriptor, free + place)
         os.close(descriptor)
+    for place in request.descriptors:
+        os.dup2(free + place, place)
+        os.close(free + place)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         former = getattr(sys, name)
         by_line = 1 if name == "stderr" or os.isatty(number) else -1
@@ -120,6 +145,58 @@ def run_program(words: list[str]) -> NoReturn:
     path = [it for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it]
     sys.path[:1] = [os.getcwd(), *path]  # noqa: PTH109
     os._exit(_call(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)))
+
+
+def run_python(words: list[str], python: str) -> NoReturn:
+    """Run a command line of Python: `[-P] [-u] [-m MODULE | -c CODE | SCRIPT]` and arguments.
+
+    Torch is imported when the program imports it, in no time: who waits for that import notices it.
+    """
+    sys.executable = python
+    options = list(itertools.takewhile(lambda word: word in {"-P", "-u"}, words))
+    words = words[len(options) :]
+    first, rest = words[0], words[1:]
+    path = [it for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it]
+    folder = os.path.dirname(os.path.abspath(first)) if not first.startswith("-") else os.getcwd()  # noqa: PTH
+    sys.path[:1] = path if "-P" in options else [folder, *path]
+    if torch := sys.modules.pop("torch", None):
+        sys.meta_path.insert(0, _LoadedFinder(torch))
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("sitecustomize")
+
+    def act() -> None:
+        if first == "-m":
+            sys.argv = rest
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        elif first == "-c":
+            sys.argv = ["-c", *rest[1:]]
+            exec(rest[0], {"__name__": "__main__"})  # noqa: S102
+        else:
+            sys.argv = words
+            runpy.run_path(first, run_name="__main__")
+
+    os._exit(_call(act))
+
+
+class _LoadedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module that is there already, once."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        if name != self._module.__name__:
+            return None
+        spec = importlib.util.spec_from_file_location(
+            name, self._module.__file__, loader=self, submodule_search_locations=list(self._module.__path__)
+        )
+        return spec
+
+    def create_module(self, _spec: ModuleSpec) -> types.ModuleType:
+        return self._module
+
+    def exec_module(self, _module: types.ModuleType) -> None:
+        sys.meta_path.remove(self)
 
 
 def _call(action: Callable[[], Any]) -> int:
@@ -182,5 +259,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()  # else the collector of a child would walk all of it, and so copy it
     wanted = serve(socket.socket(fileno=os.dup(0)))
-    if wanted is not None:
+    if wanted is not None and wanted.python is not None:
+        run_python(wanted.words, wanted.python)
+    elif wanted is not None:
         run(wanted.words)

@@ -194,6 +194,20 @@ def can_run_warm(variables: Mapping[str, str]) -> bool:
     return has_usual_driver and read == OURS_AT_START | {"PYTHONPATH": str(REPOSITORY)}
 
 
+def write_warm_python(folder: Path) -> str:
+    """Write a program that runs Python's command lines in forks of a process with torch, and return its path.
+
+    For what starts `python` by itself. It must end before this process does.
+    """
+    path = folder / "python"
+    name = _name_server("torch", "")
+    _find_server("torch", "")
+    client = Path(__file__).with_name("client.py")
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {name} "$0" "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 def _choose_server(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, str]:
     """Return what the program needs loaded, and where libraries are looked for that it loads later."""
     if words[0] == "-m":
@@ -211,14 +225,18 @@ def _find_server(program: str, library_path: str) -> socket.socket:
     """
     key = program, library_path
     if key not in _connected:
-        session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-        name = f"\0vramscope-tests-{session}-{program}-{zlib.crc32(library_path.encode())}"
+        name = f"\0{_name_server(program, library_path)}"
         deadline = time.monotonic() + PATIENCE_S
         while (connection := _connect(name) or _start(name, program, library_path)) is None:
             assert time.monotonic() < deadline, f"nobody serves {name}"
             time.sleep(0.01)
         _connected[key] = connection
     return _connected[key]
+
+
+def _name_server(program: str, library_path: str) -> str:
+    session = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return f"vramscope-tests-{session}-{program}-{zlib.crc32(library_path.encode())}"
 
 
 def _connect(name: str) -> socket.socket | None:

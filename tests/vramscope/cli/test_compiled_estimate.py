@@ -5,6 +5,7 @@ The real package is tried in `tests/engine/probe/test_jax_itself.py`.
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.components import require_package
+from tests.warm.starter import write_warm_python
 from vramscope.engine.errors import UsageError
 from vramscope.estimates import StepRequest, compile_step
 from vramscope.exporters.compiled_estimate import describe_compiled_estimate
@@ -77,8 +79,11 @@ def test_sizes_are_those_of_xla_for_the_arguments_of_the_factory(folder: Path) -
     assert "it does not fit into 13 MiB" in text
 
 
-def test_json_fits_its_schema_and_the_exit_code_says_unfit(folder: Path) -> None:
+def test_json_fits_its_schema_and_the_exit_code_says_unfit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_package("torch")
+    monkeypatch.setattr(sys, "executable", write_warm_python(folder))
     flags = ("--factory", "steps:make_step", "--capacity", "1MiB", "--fail-on", "unfit", "--json")
     told = call("estimate", *flags, cwd=str(folder))
     assert told.code == 3, told.stderr

@@ -1,11 +1,13 @@
 """`vramscope seqlen` as a person calls it: what it prints, writes and refuses, and once in earnest."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.vramscope.phases.studies import make_run
+from tests.warm.starter import write_warm_python
 from vramscope.cli import seqlen
 from vramscope.cli.application import run
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
@@ -110,8 +112,12 @@ def test_an_interruption_prints_what_was_measured(
 
 
 def test_a_real_training_on_a_simulated_card(
-    private_environment: Path, capsys: pytest.CaptureFixture[str]
+    private_environment: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(sys, "executable", write_warm_python(tmp_path))
     words = ["--model-size", "tiny", "--seq-lengths", "64", "--num-steps", "1", "--dp-mode", "none"]
     assert run(["seqlen", *words, "--device", "simulate:1GiB", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

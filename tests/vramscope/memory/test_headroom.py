@@ -10,6 +10,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.components import require_package
+from tests.warm.starter import write_warm_python
 
 from ..cli.running import no_library
 
@@ -54,7 +55,7 @@ def test_the_sizes_of_steps_become_an_estimate_within_the_program(tmp_path: Path
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--"]
     done = subprocess.run(
-        [*command, sys.executable, str(tmp_path / "train.py"), str(tmp_path / "out")],
+        [*command, write_warm_python(tmp_path), str(tmp_path / "train.py"), str(tmp_path / "out")],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",

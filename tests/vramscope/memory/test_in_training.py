@@ -11,6 +11,7 @@ import pytest
 from tests import REPOSITORY
 from tests.components import require_package
 from tests.once import make_once
+from tests.warm.starter import write_warm_python
 
 from ...exporters.reports.shapes import check_shape
 from ..cli.running import no_library
@@ -115,7 +116,7 @@ def train(factory: pytest.TempPathFactory) -> object:
     (folder / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "vramscope", "run", "--no-hub", "--simulate", "1GiB", "--"]
     done = subprocess.run(
-        [*command, sys.executable, str(folder / "train.py"), str(folder / "out")],
+        [*command, write_warm_python(folder), str(folder / "train.py"), str(folder / "out")],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",

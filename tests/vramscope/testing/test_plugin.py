@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.structure.tree import ROOT
+from tests.warm.starter import write_warm_python
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.testing.measuring import (
     Measured,
@@ -21,7 +22,6 @@ from vramscope.testing.measuring import (
 )
 
 MIB = 1 << 20
-# Without storage, as one test is here, a process loads for as long again.
 PROGRAM = """
 import torch
 
@@ -100,7 +100,7 @@ def make_measured(**changes: object) -> Measured:
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "--rootdir", str(folder)],
+        [write_warm_python(folder), "-m", "pytest", *words, "--rootdir", str(folder)],
         cwd=folder,
         env={
             **environment,

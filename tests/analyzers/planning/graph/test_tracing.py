@@ -9,6 +9,7 @@ import pytest
 from tests import REPOSITORY
 from tests.components import require_package
 from tests.later import LaterModule
+from tests.warm.starter import write_warm_python
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
 from vramscope.engine.errors import UsageError
 
@@ -120,6 +121,7 @@ def test_a_factory_by_name_is_traced_in_a_process_of_its_own(
     source = "import torch\ndef make():\n    print('building')\n    return torch.nn.Linear(4, 2)\n"
     (tmp_path / "mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", write_warm_python(tmp_path))
     graph = trace_model_graph("mine:make", "3x4")
     assert (graph.name, graph.total_parameters) == ("Linear", 10)
     assert capfd.readouterr().out == "", "what the factory prints is not our data"

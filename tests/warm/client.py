@@ -1,0 +1,58 @@
+"""Stands for `python`: the server runs the words in a fork of itself, and this ends as that does.
+
+A program of its own, `client.py NAME PYTHON WORD…`, of the standard library alone: it starts in a hundredth of
+a second. It passes on its streams, its folder, its variables, and the signals that end a program.
+"""
+
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+PASSED_OPTIONS = {"-P", "-u"}
+"""Options of Python that the server heeds; with others Python itself is started."""
+
+
+def run(name: str, python: str, words: list[str]) -> int:
+    """Return the exit code, negative where a signal ended the program."""
+    descriptors = [it for it in map(int, os.listdir("/proc/self/fd")) if _is_open(it)]
+    request = {
+        "words": words,
+        "folder": os.getcwd(),
+        "variables": dict(os.environ),
+        "descriptors": descriptors,
+        "python": python,
+    }
+    reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server, given:
+        server.connect(f"\0{name}")
+        socket.send_fds(server, [json.dumps(request).encode()], [given.fileno(), *descriptors])
+        pid = int(reply.recv(32))
+    for number in PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: os.kill(pid, number))
+    return int(reply.recv(32))
+
+
+def _is_open(descriptor: int) -> bool:
+    """Say whether it still is, which that of a folder that was listed is not."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    options = itertools.takewhile(lambda word: word.startswith("-") and word not in {"-m", "-c"}, sys.argv[3:])
+    if not PASSED_OPTIONS.issuperset(options):  # a program that is to have nothing from outside
+        os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
+    code = run(sys.argv[1], sys.argv[2], sys.argv[3:])
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
