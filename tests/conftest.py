@@ -1,20 +1,18 @@
 """What every test gets: a home, settings and a runtime folder of its own."""
 
-import contextlib
 import functools
 import gc
-import importlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import execnet
 import pytest
 from hypothesis import settings
 
@@ -95,21 +93,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + WORKERS_BESIDE_CORES
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Share among the workers what all of them need: the asserts of all files, rewritten and compiled.
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[execnet.XSpec]) -> None:
+    """Fork the workers of a run of all tests from one process that has imported what all of them need."""
+    is_whole = config.args == config.getini("testpaths")
+    if is_whole and "coverage" not in sys.modules:  # which measures what a process imports
+        from tests.warm.starter import start_loaded_workers  # reads variables that this file changes
 
-    Each begins elsewhere and so soon finds what another has written. What cannot be imported is told
-    when its turn to be collected comes.
-    """
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None or session.config.args != session.config.getini("testpaths"):
-        return
-    paths = sorted((REPOSITORY / "tests").rglob("test_*.py"))
-    first = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    with warnings.catch_warnings(action="error"):
-        for path in paths[first:] + paths[:first]:
-            with contextlib.suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
+        specs[:] = [execnet.XSpec(f"popen//python={start_loaded_workers()}") for _ in specs]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

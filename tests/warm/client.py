@@ -1,7 +1,7 @@
 """Stands for `python`: the server runs the words in a fork of itself, and this ends as that does.
 
-A program of its own, `client.py NAME PYTHON WORD…`, of the standard library alone: it starts in a hundredth of
-a second. It passes on its streams, its folder, its variables, and the signals that end a program.
+A program of its own, `client.py NAME PYTHON WORD…`, of few modules, so that it starts in a hundredth of a
+second. It passes on its streams, its folder, its variables, and the signals that end a program.
 """
 
 import itertools
@@ -19,10 +19,10 @@ PASSED_OPTIONS = {"-P", "-u"}
 
 def run(name: str, python: str, words: list[str]) -> int:
     """Return the exit code, negative where a signal ended the program."""
-    descriptors = [it for it in map(int, os.listdir("/proc/self/fd")) if _is_open(it)]
+    descriptors = [it for it in map(int, os.listdir("/proc/self/fd")) if _is_open(it)]  # noqa: PTH208
     request = {
         "words": words,
-        "folder": os.getcwd(),
+        "folder": os.getcwd(),  # noqa: PTH109
         "variables": dict(os.environ),
         "descriptors": descriptors,
         "python": python,
@@ -48,9 +48,11 @@ def _is_open(descriptor: int) -> bool:
 
 
 if __name__ == "__main__":
-    options = itertools.takewhile(lambda word: word.startswith("-") and word not in {"-m", "-c"}, sys.argv[3:])
+    options = itertools.takewhile(
+        lambda word: word.startswith("-") and word not in {"-m", "-c"}, sys.argv[3:]
+    )
     if not PASSED_OPTIONS.issuperset(options):  # a program that is to have nothing from outside
-        os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
+        os.execv(sys.executable, [sys.executable, *sys.argv[3:]])  # noqa: S606
     code = run(sys.argv[1], sys.argv[2], sys.argv[3:])
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)

@@ -23,9 +23,10 @@ import threading
 import traceback
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any, NoReturn
 
 MAX_REQUEST_BYTES = 1 << 17
@@ -47,65 +48,81 @@ class Request:
     """Where the words are those of `python`: the program that stands for it, see `client.py`."""
 
 
-def serve(listening: socket.socket) -> Request | None:
-    """Fork for each request, send the pid and later the exit code; return None once nobody is connected.
+class Server:
+    """Forks for each request, sends the pid and later the exit code.
 
-    Returns in each child too: with the request that it is to fulfil.
+    Args:
+        listening: Where who asks connects.
     """
-    asking: dict[int, socket.socket] = {}  # by descriptor: connections
-    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the child, and where its end is sent
-    lent: dict[int, int] = {}  # by descriptor of where an end is sent: a child that ends with who asked
-    poll = select.poll()
-    poll.register(listening, select.POLLIN)
-    while True:
-        for ready, _ in poll.poll():
-            if ready == listening.fileno():
-                connection, _ = listening.accept()
-                asking[connection.fileno()] = connection
-                poll.register(connection, select.POLLIN)
-                continue
-            if ready in running:
-                poll.unregister(ready)
-                os.close(ready)
-                pid, reply = running.pop(ready)
-                _, status = os.waitpid(pid, 0)
-                if lent.pop(reply.fileno(), None):
-                    poll.unregister(reply)
-                with reply, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
-                    reply.send(str(os.waitstatus_to_exitcode(status)).encode())
-                continue
-            if ready in lent:
-                poll.unregister(ready)
-                os.kill(lent.pop(ready), signal.SIGKILL)
-                continue
-            message, given, _, _ = socket.recv_fds(asking[ready], MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
-            if not message:
-                poll.unregister(ready)
-                asking.pop(ready).close()
-                if not asking:
-                    return None
-                continue
-            reply_descriptor, *streams = given
-            request = Request(**json.loads(message))
-            pid = os.fork()
-            if not pid:
-                os.close(reply_descriptor)
-                for other in (listening, *asking.values(), *(waiting for _, waiting in running.values())):
-                    other.close()
-                for other_process in running:
-                    os.close(other_process)
-                _become(request, streams)
-                return request
-            for stream in streams:
-                os.close(stream)
-            reply = socket.socket(fileno=reply_descriptor)
-            reply.send(str(pid).encode())
-            descriptor = os.pidfd_open(pid)
-            running[descriptor] = pid, reply
-            poll.register(descriptor, select.POLLIN)
-            if request.python is not None:
-                lent[reply.fileno()] = pid
-                poll.register(reply, 0)  # its end alone
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._asking: dict[int, socket.socket] = {}  # by descriptor: connections
+        self._running: dict[
+            int, tuple[int, socket.socket]
+        ] = {}  # by pidfd: the child, and who is told its end
+        self._lent: dict[int, int] = {}  # by descriptor of who is told: a child that ends when that one does
+        self._poll = select.poll()
+        self._poll.register(listening, select.POLLIN)
+
+    def serve(self) -> Request | None:
+        """Return None once nobody is connected, and in each child the request that it is to fulfil."""
+        while True:
+            for ready, _ in self._poll.poll():
+                if ready == self._listening.fileno():
+                    connection, _ = self._listening.accept()
+                    self._asking[connection.fileno()] = connection
+                    self._poll.register(connection, select.POLLIN)
+                elif ready in self._running:
+                    self._tell_end(ready)
+                elif ready in self._lent:
+                    self._poll.unregister(ready)
+                    os.kill(self._lent.pop(ready), signal.SIGKILL)
+                elif ready in self._asking:
+                    request = self._answer(ready)
+                    if request is not None or not self._asking:
+                        return request
+
+    def _answer(self, ready: int) -> Request | None:
+        """Fork for what is asked; return it in the child, and None here."""
+        message, given, _, _ = socket.recv_fds(self._asking[ready], MAX_REQUEST_BYTES, MAX_DESCRIPTORS)
+        if not message:
+            self._poll.unregister(ready)
+            self._asking.pop(ready).close()
+            return None
+        reply_descriptor, *streams = given
+        request = Request(**json.loads(message))
+        pid = os.fork()
+        if not pid:
+            os.close(reply_descriptor)
+            told = [reply for _, reply in self._running.values()]
+            for other in (self._listening, *self._asking.values(), *told):
+                other.close()
+            for other_process in self._running:
+                os.close(other_process)
+            _become(request, streams)
+            return request
+        for stream in streams:
+            os.close(stream)
+        reply = socket.socket(fileno=reply_descriptor)
+        reply.send(str(pid).encode())
+        descriptor = os.pidfd_open(pid)
+        self._running[descriptor] = pid, reply
+        self._poll.register(descriptor, select.POLLIN)
+        if request.python is not None:
+            self._lent[reply.fileno()] = pid
+            self._poll.register(reply, 0)  # its end alone
+        return None
+
+    def _tell_end(self, ready: int) -> None:
+        self._poll.unregister(ready)
+        os.close(ready)
+        pid, reply = self._running.pop(ready)
+        _, status = os.waitpid(pid, 0)
+        if self._lent.pop(reply.fileno(), None) is not None:
+            self._poll.unregister(reply)
+        with reply, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            reply.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def _become(request: Request, streams: list[int]) -> None:
@@ -157,8 +174,8 @@ def run_python(words: list[str], python: str) -> NoReturn:
     words = words[len(options) :]
     first, rest = words[0], words[1:]
     path = [it for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it]
-    folder = os.path.dirname(os.path.abspath(first)) if not first.startswith("-") else os.getcwd()  # noqa: PTH
-    sys.path[:1] = path if "-P" in options else [folder, *path]
+    folder = Path.cwd() if first.startswith("-") else Path(first).absolute().parent
+    sys.path[:1] = path if "-P" in options else [str(folder), *path]
     if torch := sys.modules.pop("torch", None):
         sys.meta_path.insert(0, _LoadedFinder(torch))
     with contextlib.suppress(ModuleNotFoundError):
@@ -170,7 +187,9 @@ def run_python(words: list[str], python: str) -> NoReturn:
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         elif first == "-c":
             sys.argv = ["-c", *rest[1:]]
-            exec(rest[0], {"__name__": "__main__"})  # noqa: S102
+            main = types.ModuleType("__main__")
+            sys.modules["__main__"] = main
+            exec(rest[0], vars(main))  # noqa: S102
         else:
             sys.argv = words
             runpy.run_path(first, run_name="__main__")
@@ -187,10 +206,9 @@ class _LoadedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
         if name != self._module.__name__:
             return None
-        spec = importlib.util.spec_from_file_location(
+        return importlib.util.spec_from_file_location(
             name, self._module.__file__, loader=self, submodule_search_locations=list(self._module.__path__)
         )
-        return spec
 
     def create_module(self, _spec: ModuleSpec) -> types.ModuleType:
         return self._module
@@ -253,13 +271,56 @@ def load_vramscope() -> None:
                 importlib.import_module(found.name)
 
 
+def load_tests() -> None:
+    """Import all that the workers of pytest collect, as each of them would.
+
+    What cannot be imported is told when its turn to be collected comes.
+    """
+    from _pytest.config import _prepareconfig
+
+    config = _prepareconfig([])  # it also rewrites the asserts of what is imported from here on
+    paths = sorted((config.rootpath / "tests").rglob("test_*.py"))
+    compiled = len({it.name.split(".")[0] for it in (config.rootpath / "tests").rglob("test_*-pytest-*.pyc")})
+    helper = 0 if compiled > len(paths) / 2 else os.fork()
+    if helper or compiled > len(paths) / 2:
+        _import_tests(config.rootpath, paths)
+    else:  # it compiles from the end, for as long as the other has not come there
+        _import_tests(config.rootpath, paths[::-1])
+        os._exit(0)
+    with contextlib.suppress(ImportError):  # what it draws from, which is the same in all workers
+        from hypothesis.internal.conjecture.providers import _get_local_constants
+
+        _get_local_constants()
+    if helper:
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
+    config._ensure_unconfigure()
+    others = [it.name for it in threading.enumerate() if it is not threading.main_thread()]
+    assert not others, f"threads of {others} would be missing in a fork"
+
+
+def _import_tests(root: Path, paths: Sequence[Path]) -> None:
+    import pytest
+
+    with warnings.catch_warnings(action="error"):
+        for path in paths:
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+
+
+PROGRAMS: dict[str, tuple[Callable[[], None], Callable[[list[str]], NoReturn] | None]] = {
+    "torch": (load_torch, run_script),
+    "vramscope": (load_vramscope, run_program),
+    "pytest": (load_tests, None),
+}
+
 if __name__ == "__main__":
-    load, run = {"torch": (load_torch, run_script), "vramscope": (load_vramscope, run_program)}[sys.argv[1]]
+    load, run = PROGRAMS[sys.argv[1]]
     load()
     gc.collect()
     gc.freeze()  # else the collector of a child would walk all of it, and so copy it
-    wanted = serve(socket.socket(fileno=os.dup(0)))
+    wanted = Server(socket.socket(fileno=os.dup(0))).serve()
     if wanted is not None and wanted.python is not None:
         run_python(wanted.words, wanted.python)
-    elif wanted is not None:
+    elif wanted is not None and run is not None:
         run(wanted.words)

@@ -208,6 +208,16 @@ def write_warm_python(folder: Path) -> str:
     return str(path)
 
 
+def start_loaded_workers() -> str:
+    """Start what loads all tests, and return a command that stands for `python` and runs in forks of it.
+
+    For the workers of pytest. It ends with this process.
+    """
+    _find_server("pytest", "")
+    client = Path(__file__).with_name("client.py")
+    return f"{sys.executable} -I -S {client} {_name_server('pytest', '')} {sys.executable}"
+
+
 def _choose_server(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, str]:
     """Return what the program needs loaded, and where libraries are looked for that it loads later."""
     if words[0] == "-m":

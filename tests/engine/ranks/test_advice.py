@@ -11,7 +11,6 @@ from vramscope.engine.ranks.roster import ADVICE_TOLD_S
 from .probe_client import MIB, ProbeClient, make_hello, make_readings
 from .rosters import open_roster
 
-PID = os.getpid()
 DONE = "emptied its cache; 8.0 MiB freed"
 
 
@@ -27,11 +26,11 @@ def test_a_process_is_asked_once_all_askers_are_answered_and_every_viewer_is_tol
         probe.send(make_hello(demands=("advise",)), make_readings(MIB))
         bench.tick()
         for number in (1, 2):
-            bench.roster.ask(PID, make_wish(number))
+            bench.roster.ask(os.getpid(), make_wish(number))
         demand = probe.receive()
         asked = (demand.kind, demand.action, demand.reason, demand.seconds)
         assert asked == ("advise", "empty_cache", "another job needs the room", demands.ADVICE_WITHIN_S)
-        bench.roster.ask(PID, Wish("advise", (b"peer", 3), action="checkpoint"))
+        bench.roster.ask(os.getpid(), Wish("advise", (b"peer", 3), action="checkpoint"))
         other = probe.receive()
         assert other.action == "checkpoint"
         probe.send(
@@ -44,11 +43,11 @@ def test_a_process_is_asked_once_all_askers_are_answered_and_every_viewer_is_tol
         notes = bench.tick().notes
         told = {it.asker[1]: it.advice for it in bench.roster.take_answers()}
         assert told == {
-            1: AdviceOutcome(PID, True, DONE, 8 * MIB),
-            2: AdviceOutcome(PID, True, DONE, 8 * MIB),
-            3: AdviceOutcome(PID, False, "has no callback for checkpoint", None),
+            1: AdviceOutcome(os.getpid(), True, DONE, 8 * MIB),
+            2: AdviceOutcome(os.getpid(), True, DONE, 8 * MIB),
+            3: AdviceOutcome(os.getpid(), False, "has no callback for checkpoint", None),
         }
-        assert notes[-1] == f"process {PID} was advised to empty_cache: it {DONE}"
+        assert notes[-1] == f"process {os.getpid()} was advised to empty_cache: it {DONE}"
         assert len(notes) == 2
         assert bench.tick(after_s=ADVICE_TOLD_S).notes == ()
 
@@ -58,14 +57,14 @@ def test_a_process_that_refuses_ends_or_is_silent_is_an_answer_too(private_envir
         with ProbeClient(private_environment) as probe:
             probe.send(make_hello(demands=("advise",)), make_readings(MIB))
             bench.tick()
-            bench.roster.ask(PID, make_wish(1))
+            bench.roster.ask(os.getpid(), make_wish(1))
             probe.send(DemandRefused(v=1, request=probe.receive().request, reason="accepts no advice"))
             bench.tick()
-            bench.roster.ask(PID, make_wish(2))
+            bench.roster.ask(os.getpid(), make_wish(2))
             bench.tick(after_s=demands.ADVICE_WITHIN_S + demands.ANSWER_WITHIN_S + 1.0)
-            bench.roster.ask(PID, make_wish(3))
+            bench.roster.ask(os.getpid(), make_wish(3))
         bench.tick()
         refused, silent, ended = [it.refusal or "" for it in bench.roster.take_answers()]
-        assert refused == f"process {PID} accepts no advice"
+        assert refused == f"process {os.getpid()} accepts no advice"
         assert "has not answered within 70 s" in silent
-        assert ended == f"process {PID} has ended or was detached"
+        assert ended == f"process {os.getpid()} has ended or was detached"

@@ -15,7 +15,7 @@ from tests.warm.starter import WarmProcess, run_warm
 MIB = 1 << 20
 GIB = 1 << 30
 TIMEOUT_S = 240
-_port_numbers = itertools.count(os.getpid())
+_run_numbers = itertools.count()
 READ_BY_US = {"CUDA_VISIBLE_DEVICES"}
 """Variables that the simulated device reads when it is made; PyTorch itself reads others as it is loaded."""
 
@@ -70,7 +70,7 @@ def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> 
     """Run a script as so many ranks at once, with what torchrun sets, and return what each printed."""
     # Not an ephemeral port: some connection could get it before the first rank listens there. A new one for
     # each run: the first rank of the run before may still listen, and would take the ranks of this one.
-    port = 10_000 + next(_port_numbers) % 20_000
+    port = 10_000 + (97 * os.getpid() + next(_run_numbers)) % 20_000
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
     shared["LOCAL_WORLD_SIZE"] = shared["WORLD_SIZE"]
     processes = []
