@@ -136,6 +136,11 @@ def _become(request: Request, streams: list[int]) -> None:
         os.dup2(free + place, place)
         os.close(free + place)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if number not in request.descriptors:
+            os.close(number)
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+            continue
         former = getattr(sys, name)
         by_line = 1 if name == "stderr" or os.isatty(number) else -1
         stream = open(  # noqa: SIM115 - for as long as the process lives

@@ -194,14 +194,18 @@ def can_run_warm(variables: Mapping[str, str]) -> bool:
     return has_usual_driver and read == OURS_AT_START | {"PYTHONPATH": str(REPOSITORY)}
 
 
-def write_warm_python(folder: Path) -> str:
-    """Write a program that runs Python's command lines in forks of a process with torch, and return its path.
+def write_warm_python(folder: Path, program: str = "torch") -> str:
+    """Write a program that runs Python's command lines in forks of a warm process, and return its path.
 
     For what starts `python` by itself. It must end before this process does.
+
+    Args:
+        program: What is loaded: `torch`, or all of `vramscope`.
     """
     path = folder / "python"
-    name = _name_server("torch", "")
-    _find_server("torch", "")
+    library_path = os.environ.get("LD_LIBRARY_PATH", "") if program == "vramscope" else ""
+    name = _name_server(program, library_path)
+    _find_server(program, library_path)
     client = Path(__file__).with_name("client.py")
     path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {name} "$0" "$@"\n')
     path.chmod(0o755)

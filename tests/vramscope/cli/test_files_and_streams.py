@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm.starter import write_warm_python
 from vramscope.cli.application import run as run_here
 from vramscope.cli.frame.parse import build_parser, list_verbs
 from vramscope.engine.recording import Recording
@@ -200,10 +201,12 @@ def run_all(folder: Path) -> Callable[..., dict[str, tuple[int, str]]]:
     """Return what runs all of `PRINTING` under a redirection; it returns their exit codes and complaints."""
     (folder / "all.py").write_text(ALL)
 
-    def run_all(redirection: str, *flags: str) -> dict[str, tuple[int, str]]:
+    warm_python = write_warm_python(folder, "vramscope")
+
+    def run_all(redirection: str, *flags: str, python: str = warm_python) -> dict[str, tuple[int, str]]:
         given = environment(ALL=json.dumps(PRINTING), **dict.fromkeys(flags, "1"))
         subprocess.run(
-            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "all.py"],
+            ["/bin/sh", "-c", f'"$@" {redirection}', "sh", python, "all.py"],
             cwd=folder,
             env=given,
             timeout=120,
@@ -227,7 +230,9 @@ def run_all(folder: Path) -> Callable[..., dict[str, tuple[int, str]]]:
 def test_a_stdout_that_cannot_be_written_ends_no_verb_in_an_internal_error(
     redirection: str, reason: str, run_all: Callable[..., dict[str, tuple[int, str]]]
 ) -> None:
-    ended = run_all(redirection, "APART")
+    # Where it was closed, Python itself has to begin without it.
+    python = {"python": sys.executable} if redirection == ">&-" else {}
+    ended = run_all(redirection, "APART", **python)
     assert {name: (code, err.splitlines()[-1]) for name, (code, err) in ended.items()} == dict.fromkeys(
         PRINTING, (1, f"vramscope: cannot write the output: {reason}")
     )
