@@ -31,7 +31,7 @@ QUEUE_REPORTS = 1024
 class WorkerLink(Protocol):
     # Samples that were published and never arrived.
     samples_dropped: int
-    # The pipe given to `watch` was closed at its other end.
+    # A pipe given to `watch` was closed at its other end.
     is_watched_closed: bool
 
     def events(self, timeout_s: float) -> list[Event]:
@@ -47,7 +47,7 @@ class WorkerLink(Protocol):
         ...
 
     def watch(self, fd: int) -> None:
-        """Wake up when a pipe's other end closes."""
+        """Wake up when a pipe's other end writes, or closes."""
         ...
 
     def close(self) -> None: ...
@@ -108,8 +108,9 @@ class Worker:
         self._look = CloserLook(inquirers)
         self._parent_fd = parent_fd
         self._link = link
-        # Both end a pause.
+        # Both end a wait for events, and a pause.
         self._stop_ends = socket.socketpair()
+        link.watch(self._stop_ends[0].fileno())
         self._pause = select.poll()
         self._pause.register(self._stop_ends[0], select.POLLIN)
         if parent_fd is not None:
@@ -140,7 +141,7 @@ class Worker:
             self._report()
             if self._parent_fd is not None and self._link.is_watched_closed:
                 break
-            if self._may_pause(events):
+            if not self._is_stopping and self._may_pause(events):
                 self._pause.poll(ceil_ms(PAUSE_S))
         self._link.close()
         for end in self._stop_ends:

@@ -377,7 +377,8 @@ class RemoteWorkerLink(HubConversation):
         return True
 
     def watch(self, fd: int) -> None:
-        """Do nothing: a worker of another node's hub has no parent process."""
+        """Wake up when a pipe's other end writes; what it writes stays there."""
+        self._poller.register(fd, zmq.POLLIN)
 
     def close(self) -> None:
         self._connection.link.close()

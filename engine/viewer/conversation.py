@@ -396,11 +396,11 @@ class HubStream(HubConversation):
     def __init__(
         self, runtime_dir: Path, *, is_viewer: bool, is_counted: bool = True, clock: Clock | None = None
     ) -> None:
-        # Whether the pipe given to `watch` was closed at its other end.
+        # Whether a pipe given to `watch` was closed at its other end.
         self.is_watched_closed = False
-        # Whether something was written to that pipe during the last `events`.
+        # Whether something was written to such a pipe during the last `events`.
         self.is_woken = False
-        self._watched_fd: int | None = None
+        self._watched_fds: list[int] = []
         self._context = zmq.Context()
         self._subscriber = self._context.socket(zmq.SUB)
         self._control = self._context.socket(zmq.DEALER)
@@ -432,9 +432,11 @@ class HubStream(HubConversation):
         found: list[Event] = []
         ready = dict(self._poller.poll(ceil_ms(timeout_s)))
         self.is_woken = False
-        if self._watched_fd is not None and self._watched_fd in ready:
-            self.is_woken = bool(os.read(self._watched_fd, 64))
-            self.is_watched_closed = not self.is_woken
+        for fd in self._watched_fds:
+            if fd in ready:
+                is_written = bool(os.read(fd, 64))
+                self.is_woken |= is_written
+                self.is_watched_closed |= not is_written
         if self._control in ready:
             self._drain(self._control, found)
         if self._subscriber in ready:
@@ -444,7 +446,7 @@ class HubStream(HubConversation):
 
     def watch(self, fd: int) -> None:
         """Wake up when a pipe's other end writes, or closes: then `is_watched_closed` is set."""
-        self._watched_fd = fd
+        self._watched_fds.append(fd)
         self._poller.register(fd, zmq.POLLIN | zmq.POLLERR)
 
     def close(self) -> None:

@@ -1,5 +1,7 @@
 """Workers: a restarted one concludes the same as one that never died, and what it missed is counted."""
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -304,3 +306,27 @@ def test_a_pause_ends_with_the_worker(way: str, monkeypatch: pytest.MonkeyPatch)
     assert not thread.is_alive()
     for end in parent:
         end.close()
+
+
+def test_a_worker_that_waits_for_its_hub_ends_as_soon_as_a_signal_or_another_thread_stops_it(
+    private_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "POLL_S", 3600.0)
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.producer.push(_full(1, 120))
+        with RunningWorker(private_environment):
+            _until(client, lambda found: len(found) == 1)
+
+        worker = Worker(LocalWorkerLink(private_environment, SystemClock()), [UsedAssessor()])
+
+        def signal_it() -> None:
+            wait_until(lambda: client.snapshot(0.05).assessments, what="an assessment")
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        # A handler interrupts the wait of this thread, which then would go on.
+        usual = signal.signal(signal.SIGUSR1, worker.stop)
+        thread = threading.Thread(target=signal_it)
+        thread.start()
+        worker.run()
+        thread.join()
+        signal.signal(signal.SIGUSR1, usual)
