@@ -39,8 +39,21 @@ def _rules_parsed_once() -> Iterator[None]:
             known[key] = parse_rules(self, *what)
         return known[key]
 
+    parsed: dict[tuple[object, ...], tuple[list[RuleSet], dict[str, list[RuleSet]]]] = {}
+    parse = Stylesheet.parse
+
+    def find_parsed(self: Stylesheet) -> None:
+        key = (frozenset(self._variables.items()), *self.source.items())
+        if self._invalid_css or key not in parsed:
+            parse(self)
+            parsed[key] = self._rules, self.rules_map
+        self._rules, self._rules_map = parsed[key]
+        self._require_parse = False
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", find_rules)
+        patch.setattr(Stylesheet, "parse", find_parsed)
+        patch.setattr(RuleSet, "__hash__", object.__hash__)  # its own is the same, in Python
         yield
 
 

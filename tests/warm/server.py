@@ -276,6 +276,15 @@ def load_vramscope() -> None:
                 importlib.import_module(found.name)
 
 
+def write_client(folder: Path, name: str) -> str:
+    """Write the program that stands for `python` and has the server of this name run it; return its path."""
+    path = folder / "python"
+    client = Path(__file__).with_name("client.py")
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {name} "$0" "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
 def load_tests() -> None:
     """Import all that the workers of pytest collect, as each of them would.
 
@@ -292,7 +301,9 @@ def load_tests() -> None:
     else:  # it compiles from the end, for as long as the other has not come there
         _import_tests(config.rootpath, paths[::-1])
         os._exit(0)
-    with contextlib.suppress(ImportError):  # what it draws from, which is the same in all workers
+    load_vramscope()  # what verbs import once they are called
+    # What Hypothesis draws from is the same in all workers. It warns of what is done before any test.
+    with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
         from hypothesis.internal.conjecture.providers import _get_local_constants
 
         _get_local_constants()

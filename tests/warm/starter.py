@@ -24,7 +24,7 @@ from typing import IO, Self
 from tests import REPOSITORY
 from tests.pretend_nvml.driver import default_folder
 
-from .server import Request
+from .server import Request, write_client
 
 PATIENCE_S = 60.0
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "GLIBC_", "MALLOC_")
@@ -202,14 +202,9 @@ def write_warm_python(folder: Path, program: str = "torch") -> str:
     Args:
         program: What is loaded: `torch`, or all of `vramscope`.
     """
-    path = folder / "python"
     library_path = os.environ.get("LD_LIBRARY_PATH", "") if program == "vramscope" else ""
-    name = _name_server(program, library_path)
     _find_server(program, library_path)
-    client = Path(__file__).with_name("client.py")
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {client} {name} "$0" "$@"\n')
-    path.chmod(0o755)
-    return str(path)
+    return write_client(folder, _name_server(program, library_path))
 
 
 def start_loaded_workers() -> str:
