@@ -55,6 +55,7 @@ if __name__ == "__main__":
         os.execv(sys.executable, [sys.executable, *sys.argv[3:]])  # noqa: S606
     code = run(sys.argv[1], sys.argv[2], sys.argv[3:])
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)

@@ -120,7 +120,7 @@ def test_what_a_step_returns_lives_until_the_next_has_returned() -> None:
 @pytest.mark.parametrize("name", ["plain", "mixed", "scaled", "tied", "checkpointed", "private"])
 def test_without_storage_every_block_comes_and_goes_as_with_it(name: str) -> None:
     if name == "private":
-        pytest.importorskip("opacus")
+        require_package("opacus")
     request = StepRequest(factory=f"trainings:{name}", batch_size=4)
     traced = trace_steps(request)
     assert traced.is_fake
