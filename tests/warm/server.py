@@ -105,7 +105,8 @@ class Server:
         for stream in streams:
             os.close(stream)
         reply = socket.socket(fileno=reply_descriptor)
-        reply.send(str(pid).encode())
+        with contextlib.suppress(BrokenPipeError):  # who asked has ended already
+            reply.send(str(pid).encode())
         descriptor = os.pidfd_open(pid)
         self._running[descriptor] = pid, reply
         self._poll.register(descriptor, select.POLLIN)
