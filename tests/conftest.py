@@ -99,7 +99,8 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[execnet.XSpec]) -
     if is_whole and "coverage" not in sys.modules:  # which measures what a process imports
         from tests.warm.starter import start_loaded_workers  # reads variables that this file changes
 
-        specs[:] = [execnet.XSpec(f"popen//python={start_loaded_workers()}") for _ in specs]
+        python = start_loaded_workers()
+        specs[:] = [execnet.XSpec(f"{spec}//python={python}//id={spec.id}") for spec in specs]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """Other interpreters than the one that vramscope is installed in: older, newer, and with torch alone."""
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from tests.engine.probe.hub import listen
 from tests.engine.probe.processes import LOAD, MODEL, PROBE_FOLDER, WATCH, finish, run, start
+from tests.engine.uncompiled import UNCOMPILED
 from vramscope.engine.ranks.messages import Hello, ModelState, Readings
 
 TORCH_AND_ITS_NEEDS = (
@@ -132,25 +134,26 @@ def test_every_interpreter_at_hand_compiles_every_file() -> None:
 
 def test_an_environment_with_torch_alone_reports(tmp_path: Path) -> None:
     """The folder of torch and of what it needs is linked into one of its own: no vramscope, no msgspec."""
-    import torch
-
-    packages = Path(torch.__file__).parent.parent
+    found = importlib.metadata.distribution("torch")
+    packages = Path(str(found.locate_file("")))
     alone = tmp_path / "site"
     alone.mkdir()
     for pattern in TORCH_AND_ITS_NEEDS:
         for path in packages.glob(pattern):
             (alone / path.name).symlink_to(path)
     prelude = f"import sys\nsys.path.append({str(alone)!r})\n" + LOAD + WATCH
-    script = MODEL + (
-        "train(4)\n"
-        "from importlib.util import find_spec\n"
-        "print([find_spec(name) for name in ('vramscope', 'msgspec', 'zmq', 'psutil')])\n"
+    script = (
+        UNCOMPILED
+        + MODEL
+        + "train(4)\n"
+        + "from importlib.util import find_spec\n"
+        + "print([find_spec(name) for name in ('vramscope', 'msgspec', 'zmq', 'psutil')])\n"
     )
     with listen(tmp_path) as hub:
         output = run(tmp_path, script, prelude=prelude, options=("-I", "-S", "-W", "ignore"))
         hub.wait_for_goodbye()
         assert output == "[None, None, None, None]\n"
-        assert hub.hello().torch == torch.__version__
+        assert hub.hello().torch == found.version
         assert len(hub.steps()) == 4
 
 
