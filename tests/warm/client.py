@@ -17,8 +17,8 @@ PASSED_OPTIONS = {"-P", "-u"}
 """Options of Python that the server heeds; with others Python itself is started."""
 
 
-def run(name: str, python: str, words: list[str]) -> int:
-    """Return the exit code, negative where a signal ended the program."""
+def run(name: str, python: str, words: list[str]) -> int | None:
+    """Return the exit code, negative where a signal ended the program; None where nobody serves."""
     descriptors = [it for it in map(int, os.listdir("/proc/self/fd")) if _is_open(it)]  # noqa: PTH208
     request = {
         "words": words,
@@ -29,9 +29,16 @@ def run(name: str, python: str, words: list[str]) -> int:
     }
     reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server, given:
-        server.connect(f"\0{name}")
-        socket.send_fds(server, [json.dumps(request).encode()], [given.fileno(), *descriptors])
-        pid = int(reply.recv(32))
+        try:
+            server.connect(f"\0{name}")
+            socket.send_fds(server, [json.dumps(request).encode()], [given.fileno(), *descriptors])
+        except OSError:
+            return None
+        given.close()  # else nothing would end the wait if the server ends
+        answer = reply.recv(32)
+    if not answer:
+        return None
+    pid = int(answer)
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _: os.kill(pid, number))
@@ -51,9 +58,9 @@ if __name__ == "__main__":
     options = itertools.takewhile(
         lambda word: word.startswith("-") and word not in {"-m", "-c"}, sys.argv[3:]
     )
-    if not PASSED_OPTIONS.issuperset(options):  # a program that is to have nothing from outside
+    code = run(sys.argv[1], sys.argv[2], sys.argv[3:]) if PASSED_OPTIONS.issuperset(options) else None
+    if code is None:
         os.execv(sys.executable, [sys.executable, *sys.argv[3:]])  # noqa: S606
-    code = run(sys.argv[1], sys.argv[2], sys.argv[3:])
     if code < 0:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)

@@ -60,8 +60,10 @@ class Server:
         self._asking: dict[int, socket.socket] = {}  # by descriptor: connections
         self._running: dict[
             int, tuple[int, socket.socket]
-        ] = {}  # by pidfd: the child, and who is told its end
-        self._lent: dict[int, int] = {}  # by descriptor of who is told: a child that ends when that one does
+        ] = {}  # by pidfd: the child, and where its end is sent
+        self._lent: dict[
+            int, int
+        ] = {}  # by descriptor of where its end is sent: a child that ends with who asked
         self._poll = select.poll()
         self._poll.register(listening, select.POLLIN)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
+from tests.warm.server import write_client
 from tests.warm.starter import write_warm_python
 
 
@@ -78,3 +79,9 @@ def test_an_option_that_a_fork_cannot_have_starts_python_itself(python: str) -> 
     ended = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("1 False ")
     assert ended.stdout.strip() != f"1 False {python}"
+
+
+def test_where_nobody_serves_python_itself_runs(tmp_path: Path) -> None:
+    python = write_client(tmp_path, f"nobody-{os.getpid()}")
+    ended = subprocess.run([python, "-c", "import sys; sys.exit(5)"], check=False)
+    assert ended.returncode == 5
