@@ -1,10 +1,11 @@
 """Simulated servers and their load, for the score of the forecast of preemptions.
 
-The forecast is tuned on `tuning`, `scored`, `fresh`, `sealed`, `small` and `broad`: `scored`, `fresh` and
-`sealed` were made to score earlier forecasts, and their misses have been looked at since; `small` has pools
-for a few sequences alone; `broad` has all families and lengths, and as many runs of each of nine sizes.
-`sealed2` and `sealed3` have the families, sizes and lengths of `sealed` with seeds of their own, `sealed3`
-has as many runs of each size. They were made to score one forecast each; nobody looked at their misses.
+The forecast is tuned on the sets before `sealed4`. `scored`, `fresh` and `sealed` were made to score earlier
+forecasts, and their misses have been looked at since; `small` has pools for a few sequences alone; `broad`
+has all families and lengths, and as many runs of each of nine sizes. `sealed2` and `sealed3` have the
+families, sizes and lengths of `sealed` with seeds of their own, `sealed3` has as many runs of each size.
+`sealed4` has sizes and lengths of its own, and five families more; it was made before anything was scored on
+it.
 """
 
 import math
@@ -27,7 +28,7 @@ class Rng(random.Random):
     """Number of the scene in its family."""
 
 
-Split = Literal["tuning", "scored", "fresh", "small", "broad", "sealed", "sealed2", "sealed3"]
+Split = Literal["tuning", "scored", "fresh", "small", "broad", "sealed", "sealed2", "sealed3", "sealed4"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 Task = tuple[Split, int, int]
 """Split, number of the family, seed."""
@@ -43,6 +44,15 @@ _LENGTHS: dict[Split, list[tuple[float, float]]] = {
 }
 _LENGTHS["sealed2"] = _LENGTHS["sealed"]
 _LENGTHS["sealed3"] = _LENGTHS["sealed"]
+_LENGTHS["sealed4"] = [
+    (350.0, 450.0),
+    (1600.0, 250.0),
+    (180.0, 850.0),
+    (900.0, 160.0),
+    (550.0, 550.0),
+    (2800.0, 350.0),
+    (400.0, 1300.0),
+]
 _LENGTHS["small"] = _LENGTHS["sealed"] + _LENGTHS["fresh"]
 _LENGTHS["broad"] = _LENGTHS["small"] + _LENGTHS["scored"] + _LENGTHS["tuning"]
 # Blocks of a pool: 24,000 to 800,000 tokens; half of `serving_logs` have more than 476,000.
@@ -53,13 +63,14 @@ _SIZES: dict[Split, list[int]] = {
     "small": [1500, 1500, 1500, 2500, 4000],
     "broad": [1500, 3000, 4000, 5000, 6000, 9000, 14_000, 20_000, 32_000],
     "sealed": [1500, 4000, 6000, 12_500, 25_000, 40_000],
+    "sealed4": [1750, 4200, 5500, 8000, 15_000, 35_000],
 }
 _SIZES["sealed2"] = _SIZES["sealed"]
 _SIZES["sealed3"] = _SIZES["sealed"]
 # Splits whose engines all have a speed of their own, and whose capacity was found over a longer time.
-_LATER: tuple[Split, ...] = ("fresh", "small", "broad", "sealed", "sealed2", "sealed3")
+_LATER: tuple[Split, ...] = ("fresh", "small", "broad", "sealed", "sealed2", "sealed3", "sealed4")
 # Splits in which each size of pool has as many runs of a family as the others.
-_EVEN: tuple[Split, ...] = ("broad", "sealed3")
+_EVEN: tuple[Split, ...] = ("broad", "sealed3", "sealed4")
 # As a share of a family's seeds. Runs of large pools take longest, and `fresh` has most of them.
 _SEEDS: dict[Split, float] = {
     "tuning": 2.0,
@@ -70,6 +81,7 @@ _SEEDS: dict[Split, float] = {
     "sealed2": 0.5,
     "broad": 2.25,
     "sealed3": 1.5,
+    "sealed4": 0.6,
 }
 # Any number that the simulator never reaches.
 _NO_LIMIT = 100_000
@@ -430,20 +442,20 @@ def _ask_in_turn(server: _Server, points: Points, think_s: float, most: int) -> 
 
 
 EARLIER: tuple[Split, ...] = ("tuning", "scored", "fresh", "broad")
-LATEST: tuple[Split, ...] = ("small", "broad", "sealed", "sealed2", "sealed3")
+LATEST: tuple[Split, ...] = ("small", "broad", "sealed", "sealed2", "sealed3", "sealed4")
 FAMILIES = (
     Family("steady", _steady, 24),
     Family("waves", _waves, 24, EARLIER),
     Family("bursts", _bursts, 24),
     Family("capped", _capped, 16),
     Family("ramp", _ramp, 40),
-    Family("knee", _knee, 24, EARLIER),
+    Family("knee", _knee, 24, (*EARLIER, "sealed4")),
     Family("plateau", _plateau, 24, ("tuning", "broad")),
-    Family("steps", _steps, 32, ("scored", "fresh", "broad")),
-    Family("surge", _surge, 32, ("scored", "fresh", "small", "broad")),
+    Family("steps", _steps, 32, ("scored", "fresh", "broad", "sealed4")),
+    Family("surge", _surge, 32, ("scored", "fresh", "small", "broad", "sealed4")),
     Family("rush", _rush, 40, ("tuning", "broad")),
-    Family("swell", _swell, 40, ("tuning", "small", "broad")),
-    Family("smooth", _smooth, 32, ("fresh", "small", "broad")),
+    Family("swell", _swell, 40, ("tuning", "small", "broad", "sealed4")),
+    Family("smooth", _smooth, 32, ("fresh", "small", "broad", "sealed4")),
     Family("sprint", _sprint, 32, ("fresh", *LATEST)),
     Family("outgrow", _outgrow, 24, ("fresh", *LATEST)),
     Family("clients", _clients, 32, ("fresh", *LATEST)),

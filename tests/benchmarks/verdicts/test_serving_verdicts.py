@@ -87,6 +87,7 @@ def test_what_is_tuned_on_is_not_what_is_scored() -> None:
     looked_at = names["tuning"] | names["scored"] | names["fresh"]
     assert names["sealed"] - looked_at == {"stairs", "doubling", "lull", "drift", "terrace"}
     assert names["sealed2"] == names["sealed3"] == names["sealed"]
+    assert names["sealed4"] - names["sealed"] == {"knee", "steps", "surge", "swell", "smooth"}
     assert names["broad"] == {it.name for it in FAMILIES}
 
 
@@ -141,6 +142,7 @@ def test_sizes_and_lengths_of_the_splits_differ() -> None:
         return {make_scene(task)[0].setup.pool_blocks for task in tasks}
 
     assert not describe("tuning") & describe("scored")
+    assert not describe("sealed4") & (describe("sealed3") | describe("broad"))
 
 
 def test_a_run_that_grows_is_watched_up_to_its_first_preemption() -> None:
