@@ -4,8 +4,8 @@ The forecast is tuned on the sets before `sealed4`. `scored`, `fresh` and `seale
 forecasts, and their misses have been looked at since; `small` has pools for a few sequences alone; `broad`
 has all families and lengths, and as many runs of each of nine sizes. `sealed2` and `sealed3` have the
 families, sizes and lengths of `sealed` with seeds of their own, `sealed3` has as many runs of each size.
-`sealed4` has sizes and lengths of its own, and five families more; it was made before anything was scored on
-it.
+The model of the pool was chosen on `sealed2`, `sealed3` and `broad`. `sealed4` has sizes and lengths of its
+own, and five families more; it was made before anything was scored on it.
 """
 
 import math

@@ -156,6 +156,10 @@ class KnownRate:
     def level(self) -> float:
         return self._rate.at(self._server.now_s)
 
+    @property
+    def error(self) -> float:
+        return 0.0
+
     def add(self, per_s: float, seconds: float) -> None:
         """Learn nothing: all is known."""
 

@@ -198,15 +198,14 @@ class _PoolTrack(OpenFinding):
 
     def _look(self, server: ServerSample, engine: EngineReading) -> None:
         self._forecast = None
-        is_busy = (engine.waiting or 0) > max(BUSY_LEAST, BUSY_SHARE * (engine.running or 0))
-        level = self._pool.level
-        has_room = level is not None and level < ROOM_SHARE
-        is_busy = is_busy and has_room
         if find_limit(server, engine) < 1.0:
             return
         if self._arrivals.is_known:
-            self._forecast = self._arrivals.forecast(is_busy=is_busy)
-        elif not is_busy:
+            self._forecast = self._arrivals.forecast()
+            return
+        is_busy = (engine.waiting or 0) > max(BUSY_LEAST, BUSY_SHARE * (engine.running or 0))
+        level = self._pool.level
+        if not (is_busy and level is not None and level < ROOM_SHARE):
             self._forecast = self._pool.forecast()
 
     def _calm(self, moment: _Moment, engine: EngineReading) -> Sequence[Finding]:

@@ -138,12 +138,12 @@ def test_a_pool_for_a_few_sequences_ends_by_chance_and_the_finding_says_no_time(
 @pytest.mark.parametrize("seed", [2, 3])
 def test_requests_that_wait_for_compute_keep_the_pool_from_filling_and_are_no_forecast(seed: int) -> None:
     """Long prompts take all that the engine computes; the load grows on, the use of the pool does not."""
-    traffic = Traffic(Rate(((0.0, 0.5), (300.0, 0.5), (900.0, 4.0))), output_tokens=300, prompt_tokens=2700)
+    traffic = Traffic(Rate(((0.0, 0.5), (300.0, 0.5), (1500.0, 4.0))), output_tokens=300, prompt_tokens=2700)
     speed = Speed(prefill_tokens_per_s=6000.0, step_base_s=0.02)
     server = SimulatedServer(
         ServerSetup(traffic=traffic, blocks=6000, most_sequences=10_000, speed=speed), seed
     )
-    samples = list(play(server, 900.0))
+    samples = list(play(server, 1500.0))
     shares = [sample.servers[0].engines[0].used_share or 0.0 for sample in samples]
     assert max(shares) > 0.85
     assert len(server.engines[0].waiting) > 100
@@ -152,22 +152,21 @@ def test_requests_that_wait_for_compute_keep_the_pool_from_filling_and_are_no_fo
 
 
 def test_what_few_sequences_fill_needs_more_than_one_look() -> None:
-    def find_looks(blocks: int) -> set[int]:
-        track = ArrivalTrack()
-        traffic = Traffic(Rate(((0.0, 0.2), (900.0, 30.0))), output_tokens=500, prompt_tokens=800)
+    def find_looks(blocks: int, most_per_s: float) -> list[bool]:
+        """Return whether the looks up to the first word found an end of the pool."""
+        traffic = Traffic(Rate(((0.0, 0.2), (900.0, most_per_s))), output_tokens=500, prompt_tokens=800)
         server = SimulatedServer(ServerSetup(traffic=traffic, blocks=blocks, most_sequences=10_000), 3)
-        found = set()
+        track, analyzer = ArrivalTrack(), ServingAnalyzer()
+        looks = []
         for sample in play(server, 900.0):
-            is_due = track.add(sample.time_s, sample.servers[0].engines[0])
-            forecast = track.forecast() if is_due else None
-            if forecast is not None:
-                found.add(forecast.looks)
-            if server.engines[0].counters.preemptions:
+            if track.add(sample.time_s, sample.servers[0].engines[0]):
+                looks.append(track.forecast() is not None)
+            if analyzer.observe(sample):
                 break
-        return found
+        return looks
 
-    assert find_looks(1500) == {3}
-    assert find_looks(20_000) == {1}
+    assert find_looks(4000, 6.0)[-3:] == [False, True, True]
+    assert find_looks(20_000, 30.0)[-2:] == [False, True]
 
 
 def test_readings_that_samples_repeat_with_an_age_are_one_reading_each() -> None:
