@@ -102,6 +102,8 @@ class Block(NamedTuple):
     steps: int
     # Number of the newest step.
     last_step: int | None
+    # Mean of the lows.
+    mean: float
 
     @property
     def mid_s(self) -> float:
@@ -124,12 +126,15 @@ class Block(NamedTuple):
 
 def turn_over(block: Block) -> Block:
     """Return a block whose most takes the place of the least: peaks are judged as floors are."""
-    start_s, end_s, _, _, _, high, high_s, high_next, reserved, steps, last_step = block
+    start_s, end_s, _, _, _, high, high_s, high_next, reserved, steps, last_step, mean = block
     low_next = high + (high - high_next)
-    return Block(start_s, end_s, high, high_s, low_next, high, high_s, high_next, reserved, steps, last_step)
+    return Block(
+        start_s, end_s, high, high_s, low_next, high, high_s, high_next, reserved, steps, last_step, mean
+    )
 
 
 def join(first: Block, second: Block) -> Block:
+    """Join two consecutive blocks of as many beats each."""
     low, other_low = (first, second) if first.low <= second.low else (second, first)
     high, other_high = (first, second) if first.high >= second.high else (second, first)
     return Block(
@@ -144,6 +149,7 @@ def join(first: Block, second: Block) -> Block:
         max(first.reserved, second.reserved),
         first.steps + second.steps,
         second.last_step if second.last_step is not None else first.last_step,
+        (first.mean + second.mean) / 2,
     )
 
 
@@ -199,6 +205,7 @@ class BlockPyramid:
             max([beat.reserved_bytes for beat in beats]),
             sum([beat.steps for beat in beats]),
             beats[-1].step,
+            sum([low for low, _ in lows]) / len(lows),
         )
 
     def _carry(self, block: Block) -> int:

@@ -11,7 +11,7 @@ from ..findings.evidence import WINDOW as WINDOW_KEY
 from ..findings.lifecycle import OpenFinding
 from .blocks import KEPT, Beat, Block, turn_over
 from .floor_track import MOST_POINTS, FloorTrack
-from .growth import Growth, blur_of
+from .growth import Growth, blur_of, has_rising_floors
 from .rate import Line, estimate_rate
 
 FELL_BACK = "the floor fell back"
@@ -132,6 +132,20 @@ class GrowthTrack:
         episode = self.episode
         if self._has_peaks and (episode is None or not episode.is_believed or episode.is_scattered):
             self._begin_peaks(is_pressed=is_pressed)
+        if self.episode is None:
+            self._begin_means()
+
+    def _begin_means(self) -> None:
+        """Begin an episode with growth of the mean of samples, where reserved bytes are near the limit."""
+        for level in range(self.completed):
+            growth = self.floors.judge_means(level)
+            if growth is None:
+                continue
+            is_peak = not has_rising_floors(growth)
+            if (is_peak and not self._has_peaks) or self._has_paused(growth, is_peak=is_peak):
+                continue
+            self._begin_with(level, growth, is_peak=is_peak, is_scattered=is_peak)
+            return
 
     def _begin_peaks(self, *, is_pressed: bool) -> None:
         """Begin an episode with growth of peaks; or believe in it, once the end is near."""

@@ -11,10 +11,13 @@ from .growth import (
     MOST_IN_ONE,
     PHI_LEAST,
     SCATTERED_BLOCKS,
+    TREND_BLOCKS,
     WINDOWS,
     Growth,
     blur_of,
+    is_new,
     judge_growth,
+    judge_means,
     judge_scattered,
 )
 from .rate import Line, fit_clear_slope, fit_curve
@@ -263,6 +266,26 @@ class FloorTrack:
         record = max([self._peak_records.get(level, 0), self._peak_news_above_bytes, *past])
         growth = judge_scattered(blocks, self.limit_bytes - lost_bytes, record)
         return None if growth is None or self._may_be_phase(growth) else growth
+
+    def judge_means(self, level: int) -> Growth | None:
+        """Return how the mean of samples grows at one scale, which has just completed a block.
+
+        Only where what is reserved is near the limit: before that, floors or peaks have time to show it.
+        """
+        blocks = self.pyramid.latest(level, TREND_BLOCKS)
+        if self._recent is None or len(blocks) < TREND_BLOCKS or self.limit_bytes is None:
+            return None
+        if not blocks[0].reserved or blocks[-1].end_s - blocks[0].start_s < self._least_s:
+            return None
+        growth = judge_means(blocks, self.limit_bytes)
+        if growth is None or self._may_be_phase(growth):
+            return None
+        past = [
+            it.mean
+            for it in self.pyramid.mosaic(level + 1)
+            if self._news_since_s <= it.start_s and it.end_s <= blocks[0].start_s
+        ]
+        return growth if is_new(growth, max(past, default=0.0)) else None
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]

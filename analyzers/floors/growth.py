@@ -47,6 +47,24 @@ SCATTERED_NEWEST = 4
 # Share of their height above the floor by which they must have grown.
 SCATTERED_SHARE = 0.2
 
+# Means of samples that rise while what is reserved is near the limit. Where lengths vary, samples meet floors
+# and peaks too seldom for these to be steady; the mean of many is known better. So many blocks; by how many
+# standard errors the mean must have risen; its growth as a share of what is left above the highest sample,
+# and as a multiple of what the allocator can still take from the device.
+TREND_BLOCKS = 16
+TREND_ERRORS = 5.0
+TREND_SHARE = 0.25
+TREND_OF_UNRESERVED = 2.0
+# Pace of each half, as a share of that of the whole, at least, and standard errors of the second.
+TREND_HALVES = (0.2, 0.5)
+TREND_NEWEST_ERRORS = 1.0
+# The newest blocks, whose mean must be above all before the window, and by which share of the growth.
+TREND_NEWEST = 3
+TREND_NEW = 0.3
+# Floors are what grows where they rise at this share of the pace of the mean, by so many standard errors.
+TREND_OF_FLOORS = 0.6
+TREND_FLOOR_ERRORS = 4.0
+
 # Rate of the second half, as a share of that of the first, below which growth is ending.
 LEAST_FACTOR = 0.6
 # Standard errors by which growth may slow down more than it seems to.
@@ -123,6 +141,61 @@ def judge_scattered(blocks: Sequence[Block], limit_bytes: int, record_bytes: int
     if grown < SCATTERED_SHARE * (max(highs) - min([block.low for block in blocks])):
         return None
     return Growth(tuple(blocks), rate, grown, float(max(0, limit_bytes - max(highs))))
+
+
+def judge_means(blocks: Sequence[Block], limit_bytes: int) -> Growth | None:
+    """Return the growth of the mean of samples near the limit; None where they do not grow clearly.
+
+    Args:
+        blocks: Consecutive blocks of one scale, `TREND_BLOCKS` of them.
+        limit_bytes: Most that can be reserved.
+    """
+    unreserved = max(0, limit_bytes - blocks[-1].reserved)
+    means = [block.mean for block in blocks]
+    if max(means[-TREND_NEWEST:]) - min(means) < TREND_OF_UNRESERVED * unreserved:
+        return None
+    pace, error = _fit_mean(blocks)
+    span_s = blocks[-1].mid_s - blocks[0].mid_s
+    grown = pace * span_s
+    if pace <= 0 or pace < TREND_ERRORS * error or grown < TREND_OF_UNRESERVED * unreserved:
+        return None
+    room = limit_bytes - max([block.high for block in blocks])
+    if grown < TREND_SHARE * room:
+        return None
+    half = len(blocks) // 2
+    first, _ = _fit_mean(blocks[:half])
+    second, second_error = _fit_mean(blocks[half:])
+    if first < TREND_HALVES[0] * pace or second < max(
+        TREND_HALVES[1] * pace, TREND_NEWEST_ERRORS * second_error
+    ):
+        return None
+    return Growth(tuple(blocks), pace, round(grown), float(max(0, room)))
+
+
+def is_new(growth: Growth, record: float) -> bool:
+    """Return whether growth of the mean is clearly above the highest mean of blocks before it."""
+    newest = [block.mean for block in growth.blocks[-TREND_NEWEST:]]
+    return sum(newest) / TREND_NEWEST - record >= TREND_NEW * growth.grown_bytes
+
+
+def has_rising_floors(growth: Growth) -> bool:
+    """Return whether floors carry growth of the mean: else steps take more and more."""
+    pace, error = _fit([(block.mid_s, float(block.low)) for block in growth.blocks])
+    return pace >= TREND_OF_FLOORS * growth.bytes_per_s and pace >= TREND_FLOOR_ERRORS * error
+
+
+def _fit_mean(blocks: Sequence[Block]) -> tuple[float, float]:
+    return _fit([(block.mid_s, block.mean) for block in blocks])
+
+
+def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the least-squares slope and its standard error."""
+    middle_s = sum([time_s for time_s, _ in points]) / len(points)
+    middle = sum([value for _, value in points]) / len(points)
+    spread = sum([(time_s - middle_s) ** 2 for time_s, _ in points])
+    slope = sum([(time_s - middle_s) * (value - middle) for time_s, value in points]) / spread
+    squares = sum([(value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in points])
+    return slope, math.sqrt(squares / (len(points) - 2) / spread)
 
 
 def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:

@@ -1,0 +1,68 @@
+"""Growth that single samples hide: lengths scatter, and nearly all of the limit is reserved already."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.analyzers.leak.courses import CAPACITY, watch
+from vramscope.analyzers.leak import LeakAnalyzer
+from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.engine.model import AllocatorReading, DeviceSample, MemoryReading, Sample
+from vramscope.engine.units import GIB
+
+ONSET_S = 600.0
+END_S = 1700.0
+
+
+def _samples(
+    floor_at: Callable[[float], float], height_at: Callable[[float], float], reserved_gib: float, end_s: float
+) -> Iterator[Sample]:
+    """Yield samples every 5 s, each at a random height of a step of any length; values in GiB."""
+    chance = random.Random(3)
+    memory = MemoryReading(total_bytes=CAPACITY)
+    for tick in range(int(end_s / 5)):
+        level = floor_at(5.0 * tick) + height_at(5.0 * tick) * chance.random() * chance.uniform(0.3, 1.0)
+        reserved = min(CAPACITY, round(max(reserved_gib, level + 1) * GIB))
+        allocator = AllocatorReading(round(level * GIB), reserved_bytes=reserved)
+        yield Sample(
+            "n", tick, 5.0 * tick, 5.0, (DeviceSample("GPU-0", 0, memory=memory, allocator=allocator),)
+        )
+
+
+def _grown(time_s: float) -> float:
+    """Return the share of the growth that has taken place."""
+    return max(0.0, time_s - ONSET_S) / (END_S - ONSET_S)
+
+
+def test_a_leak_under_lengths_that_scatter_is_forecast_and_named_minutes_before_the_error() -> None:
+    def samples() -> Iterator[Sample]:
+        return _samples(lambda at_s: 20 + 25 * _grown(at_s), lambda _: 30, 74.0, END_S)
+
+    (forecast,) = {found.opened_s for found in watch(OomAnalyzer(), samples())}
+    assert ONSET_S < forecast < END_S - 300
+    last = watch(LeakAnalyzer(), samples())[-1]
+    assert last.is_open
+    assert last.opened_s < END_S - 60
+
+
+def test_steps_that_take_more_and_more_are_forecast_and_are_no_leak() -> None:
+    def samples() -> Iterator[Sample]:
+        return _samples(lambda _: 20, lambda at_s: 25 + 30 * _grown(at_s), 78.0, END_S)
+
+    found = watch(OomAnalyzer(), samples())
+    assert found[-1].is_open
+    assert found[-1].opened_s < END_S - 60
+    assert {it.severity for it in found} <= {"low", "medium"}
+    assert not watch(LeakAnalyzer(), samples())
+
+
+@pytest.mark.parametrize("rise_gib", [0.0, 4.0])
+def test_little_or_no_growth_under_a_full_cache_is_no_error_ahead(rise_gib: float) -> None:
+    samples = _samples(lambda at_s: 20 + rise_gib * min(1.0, at_s / 7200), lambda _: 30, 79.0, 7200.0)
+    assert not watch(OomAnalyzer(), samples)
+
+
+def test_the_same_growth_far_below_the_limit_is_not_said_by_the_mean_alone() -> None:
+    samples = _samples(lambda at_s: 20 + 25 * _grown(at_s), lambda _: 30, 40.0, ONSET_S + 700)
+    assert not watch(LeakAnalyzer(), samples)
