@@ -152,9 +152,12 @@ _MEASURES: dict[BeatKind, str] = {
 
 
 # What growth on a device must have taken, as a share of the headroom left, to be called a leak; until then a
-# forecast says what grows. Over more than so many seconds, proportionally less.
+# forecast says what grows. Over more than so many seconds, proportionally less. Within the first minutes, in
+# which results of an evaluation pile up and caches fill, it must be nearly as much as is left.
 NAMED_SHARE = 1 / 3
 NAMED_LASTING_S = 2400.0
+NAMED_EARLY_SHARE = 0.75
+NAMED_EARLY_S = 480.0
 
 
 class Leak(NamedTuple):
@@ -321,7 +324,9 @@ class LeakTrack(OpenFinding):
 
     def _is_named(self, leak: Leak) -> bool:
         """Return whether growth is called a leak by now: a cache that fills would have slowed down."""
-        least = NAMED_SHARE * min(1.0, NAMED_LASTING_S / max(leak.time_s - leak.episode.onset_s, 1e-9))
+        lasted_s = leak.time_s - leak.episode.onset_s
+        is_early = lasted_s < NAMED_EARLY_S
+        least = NAMED_EARLY_SHARE if is_early else NAMED_SHARE * min(1.0, NAMED_LASTING_S / lasted_s)
         if leak.owner.kind == LEAK and leak.grown_bytes < least * (leak.headroom_bytes or 0.0):
             return False
         return not self._growth.is_slowing

@@ -45,6 +45,14 @@ def test_it_is_called_a_leak_before_three_tenths_of_its_life_are_over_and_foreca
     assert watch(OomAnalyzer(), steps(course))[0].opened_s < 0.2 * life
 
 
+def test_results_that_pile_up_for_minutes_are_no_leak_and_a_leak_as_fast_is_named_before_its_end() -> None:
+    rise = [20 * GIB + 80 * MIB * step for step in range(240)]
+    assert not _find(steps([20.0 * GIB] * 60 + rise + [20.0 * GIB] * 200))
+    end_s = 50 * GIB / (80 * MIB)
+    found = _find(steps([20 * GIB + 80 * MIB * step for step in range(int(end_s))]))
+    assert 240 < found[0].opened_s < 0.5 * end_s
+
+
 def test_growth_that_becomes_slower_and_slower_is_not_called_a_leak() -> None:
     room = CAPACITY - 30 * GIB
     floors = [20 * GIB + 0.5 * room * (step / 5000) ** 0.7 // (64 * MIB) * 64 * MIB for step in range(5000)]

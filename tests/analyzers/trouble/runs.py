@@ -17,7 +17,7 @@ from ..divergence.jobs import job_of
 from ..leak.courses import sawtooth, series, steps, used
 
 TICKS = 600
-LEAK = 40 * MIB
+LEAK = 60 * MIB
 """What a leak keeps of each step."""
 
 
