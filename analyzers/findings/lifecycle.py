@@ -407,7 +407,7 @@ MEDIUM_S = 3600.0
 LOW_S = 21600.0
 
 # Least growth seen, as a share of the room that is left, of the two most severe.
-SEVERE_SHARE = 1.5
+SEVERE_SHARE = 1.6
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),

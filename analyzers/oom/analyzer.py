@@ -42,6 +42,7 @@ from ..findings.evidence import (
 )
 from ..findings.lifecycle import (
     HIGH_S,
+    SEVERE_SHARE,
     OpenFinding,
     Tracks,
     begin_finding,
@@ -428,7 +429,12 @@ def grade_finding(forecast: Forecast) -> Severity | None:
         severity = grade_time_left(middle_s, forecast.share)
         if forecast.is_scattered and severity is not None:
             return min(severity, "medium", key=SEVERITIES.index)
-        is_raised = severity is not None and forecast.is_pressed and middle_s >= HIGH_S
+        is_raised = (
+            severity is not None
+            and forecast.is_pressed
+            and middle_s >= HIGH_S
+            and forecast.share >= SEVERE_SHARE
+        )
         return "high" if is_raised else severity
     return None
 

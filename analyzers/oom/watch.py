@@ -377,7 +377,7 @@ class Watch:
                 round_s=round_s,
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
-                share=self._share(floor),
+                share=self._share(floor, beat.time_s),
                 is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
                 is_refused=self.pressed.is_counted,
                 is_believed=episode is None or episode.is_believed,
@@ -402,14 +402,13 @@ class Watch:
             return []
         return self.amplitudes.above_line(line, episode.onset_s)
 
-    def _share(self, floor: int) -> float:
+    def _share(self, floor: int, time_s: float) -> float:
         episode = self.growth.episode
         line = self.growth.line
         limit = self.limit_bytes
         if episode is None or line is None or limit is None:
             return 0.0
-        grown = line.level_at(line.at_s) - line.level_at(episode.onset_s)
-        grown *= 1 if line.bend else 2
+        grown = line.level_at(time_s) - line.level_at(episode.onset_s)
         return grown / max(1.0, limit - floor - self.growth.floors.amplitude_bytes)
 
 

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, used, watch
@@ -59,6 +60,27 @@ def test_a_finding_opens_and_becomes_graver_as_the_end_comes_near() -> None:
     assert found[0].opened_s < 0.2 * ROOM_STEPS
     assert found[-1].title.startswith("GPU 0 (process 4711) out of memory in ")
     assert _evidence(found[-1], "growth a step") == pytest.approx(20 * MIB, rel=0.02)
+
+
+def test_it_is_high_only_once_much_more_was_taken_than_is_left() -> None:
+    found = watch(OomAnalyzer(), steps([20 * GIB + 100 * MIB * step for step in range(500)]))
+    first = next(finding for finding in found if finding.severity == "high")
+    left = _evidence(first, "capacity") - _evidence(first, "floor") - _evidence(first, "peak above floor")
+    assert _evidence(first, "grown since onset") > 1.55 * left
+    assert _evidence(first, "time to out of memory") > 120
+
+
+def test_steps_that_become_longer_are_no_alarm_before_that_though_the_device_refuses_memory() -> None:
+    found: list[Finding] = []
+    analyzer = OomAnalyzer()
+    for tick, sample in enumerate(steps([20.0 * GIB] * 600, lambda step: (30 + 0.025 * step) * GIB)):
+        before = sample.ranks[0].allocator
+        assert before is not None
+        allocator = msgspec.structs.replace(before, retries=tick // 60)
+        rank = msgspec.structs.replace(sample.ranks[0], allocator=allocator)
+        found += analyzer.observe(msgspec.structs.replace(sample, ranks=(rank,)))
+    assert found
+    assert {it.severity for it in found} == {"medium"}
 
 
 def test_it_is_published_anew_only_when_a_person_would_see_it() -> None:
