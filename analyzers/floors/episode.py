@@ -268,7 +268,9 @@ class GrowthTrack:
         if self.completed <= self._level - FRESHNESS:
             return
         line = self._fit_line(episode)
-        if line is not None and line.bytes_per_s < episode.least_bytes_per_s:
+        # A line through peaks that scatter may fall for a while: flat peaks, or lower ones, show their end.
+        has_failed = line is not None and line.bytes_per_s < episode.least_bytes_per_s
+        if has_failed and not episode.is_scattered:
             self._end(DID_NOT_RESUME)
             self.floors.forget_records(time_s)
         elif line is not None and line.bytes_per_s > 0:

@@ -54,6 +54,10 @@ KEPT_DOUBT = 0.2
 # finds its next user only in part.
 KEPT_LOST = 0.4
 KEPT_LOST_OF_PEAKS = 0.5
+# Where growing peaks are sampled, the highest steps are seldom met at their height: how much higher they are
+# than seen, as a share of how far the highest of so many rounds is above the middle one.
+MISSED_SHARE = 0.3
+MISSED_ROUNDS = 40
 
 
 class Usable(NamedTuple):
@@ -157,6 +161,21 @@ class UsableLimit:
             # Samples blur peaks: what seems to be held above one may be a part of it.
             lost += KEPT_LOST_OF_PEAKS * max(0.0, newest.reserved_bytes - peak_at(newest.time_s) - lost)
         return Usable(int((1 - LAST_LOST) * limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
+
+    def of_sampled_peaks(
+        self, limit_bytes: int, reach: Usable, peak_bytes: float, missed_bytes: float
+    ) -> Usable:
+        """Return how high the peaks of samples can go that grow over a floor which does not.
+
+        Args:
+            limit_bytes: Most that can be reserved.
+            reach: How high peaks could go if samples met them.
+            peak_bytes: The larger peaks of late, as samples show them.
+            missed_bytes: How much higher they probably are.
+        """
+        lost = limit_bytes - reach.limit_bytes + missed_bytes
+        kept = max(0.0, self._newest.reserved_bytes - peak_bytes - lost)
+        return reach._replace(limit_bytes=int(limit_bytes - lost - KEPT_LOST_OF_PEAKS * kept))
 
     def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:
         """Return what is lost, and its error, where only what is reserved is known.
@@ -323,9 +342,13 @@ class Watch:
             return None
         if episode is None or line is None:
             return Usable(limit, 0.0)
-        if episode.is_peak:
-            return self.usable.of_peaks(limit, episode.onset_s, line.level_at)
         usual = above[min(RANK, len(above) - 1)].bytes if above else 0.0
+        if episode.is_peak:
+            reach = self.usable.of_peaks(limit, episode.onset_s, line.level_at)
+            if not self.amplitudes.is_sampled:
+                return reach
+            missed = MISSED_SHARE * self.amplitudes.find_spread(line, episode.onset_s)
+            return self.usable.of_sampled_peaks(limit, reach, line.level_at(time_s) + usual, missed)
         uniformity = self.amplitudes.uniformity(line, usual)
         usable = self.usable.of(
             limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual, uniformity
@@ -534,6 +557,12 @@ class Amplitudes:
         if others:
             found.append((recent[len(recent) // 2], float(others)))
         return _thin(sorted(found, reverse=True))
+
+    def find_spread(self, line: Line, onset_s: float) -> float:
+        """Return how far the highest of the larger rounds since an onset is above the middle one."""
+        highs = [(time_s, high) for time_s, high, _ in self._highs if time_s >= onset_s]
+        reached = sorted(line.measure_above(highs))[-MISSED_ROUNDS:]
+        return reached[-1] - reached[len(reached) // 2] if reached else 0.0
 
     def _forget(self, time_s: float, high: int) -> None:
         """Drop the oldest recent round: the most of some such is remembered for longer."""

@@ -8,7 +8,7 @@ import pytest
 from tests.analyzers.leak.courses import CAPACITY, watch
 from vramscope.analyzers.leak import LeakAnalyzer
 from vramscope.analyzers.oom import OomAnalyzer
-from vramscope.engine.model import AllocatorReading, DeviceSample, MemoryReading, Sample
+from vramscope.engine.model import AllocatorReading, DeviceSample, Finding, MemoryReading, Sample
 from vramscope.engine.units import GIB
 
 ONSET_S = 600.0
@@ -66,3 +66,23 @@ def test_little_or_no_growth_under_a_full_cache_is_no_error_ahead(rise_gib: floa
 def test_the_same_growth_far_below_the_limit_is_not_said_by_the_mean_alone() -> None:
     samples = _samples(lambda at_s: 20 + 25 * _grown(at_s), lambda _: 30, 40.0, ONSET_S + 700)
     assert not watch(LeakAnalyzer(), samples)
+
+
+def test_peaks_that_samples_seldom_meet_are_taken_as_higher_than_seen_and_stay_forecast() -> None:
+    def height_at(time_s: float) -> float:
+        return 25 + 35 * max(0.0, time_s - ONSET_S) / (end_s - ONSET_S)
+
+    end_s = 4600.0
+    left_s = 800.0
+    analyzer = OomAnalyzer()
+    found: list[Finding] = []
+    times_s: list[float] = []
+    for sample in _samples(lambda _: 20, height_at, 79.0, end_s):
+        found += analyzer.observe(sample)
+        if sample.time_s <= end_s - left_s:
+            times_s += [
+                told.time_s + told.oom_in_s for told in analyzer.assess() if told.oom_in_s is not None
+            ]
+    assert times_s[-1] == pytest.approx(end_s, abs=0.6 * left_s)
+    assert len({it.id for it in found}) == 1
+    assert found[-1].is_open
