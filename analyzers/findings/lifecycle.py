@@ -408,6 +408,8 @@ LOW_S = 21600.0
 
 # Least growth seen, as a share of the room that is left, of the two most severe.
 SEVERE_SHARE = 1.6
+# The same for growth of peaks, which mostly ends at a length that fits.
+SEVERE_SHARE_OF_PEAKS = 4.0
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (
     (CRITICAL_S, "critical"),
@@ -417,11 +419,13 @@ _LIMITS: tuple[tuple[float, Severity], ...] = (
 )
 
 
-def grade_time_left(seconds: float, share: float = math.inf) -> Severity | None:
+def grade_time_left(
+    seconds: float, share: float = math.inf, severe_share: float = SEVERE_SHARE
+) -> Severity | None:
     """Return the severity of so many seconds left; None where they are too many for a finding.
 
     `share` is the growth seen so far, as a share of the room that is left: what has grown for a short while
     may well end, so that it is not as severe yet as it would be if it were sure to go on.
     """
     severity = next((severity for limit_s, severity in _LIMITS if seconds < limit_s), None)
-    return "medium" if severity in ("high", "critical") and share < SEVERE_SHARE else severity
+    return "medium" if severity in ("high", "critical") and share < severe_share else severity

@@ -43,6 +43,7 @@ from ..findings.evidence import (
 from ..findings.lifecycle import (
     HIGH_S,
     SEVERE_SHARE,
+    SEVERE_SHARE_OF_PEAKS,
     OpenFinding,
     Tracks,
     begin_finding,
@@ -426,14 +427,15 @@ def grade_finding(forecast: Forecast) -> Severity | None:
     """Return the severity of a finding on a forecast; None where no error is forecast."""
     middle_s = forecast.middle_s
     if middle_s is not None and forecast.belief >= BELIEVED:
-        severity = grade_time_left(middle_s, forecast.share)
+        severe_share = SEVERE_SHARE_OF_PEAKS if forecast.is_of_peaks else SEVERE_SHARE
+        severity = grade_time_left(middle_s, forecast.share, severe_share)
         if forecast.is_scattered and severity is not None:
             return min(severity, "medium", key=SEVERITIES.index)
         is_raised = (
             severity is not None
             and forecast.is_pressed
             and middle_s >= HIGH_S
-            and forecast.share >= SEVERE_SHARE
+            and forecast.share >= severe_share
         )
         return "high" if is_raised else severity
     return None

@@ -121,6 +121,8 @@ class Situation(NamedTuple):
     is_refused: bool = False
     # Whether growth is expected to continue, if it is growth of peaks.
     is_believed: bool = True
+    # Whether peaks grow, above a floor that does not.
+    is_of_peaks: bool = False
     # Whether growth is known from the ranks of sampled peaks alone.
     is_scattered: bool = False
 
@@ -142,6 +144,8 @@ class Forecast(NamedTuple):
     is_pressed: bool = False
     # Growth seen so far as a share of the headroom.
     share: float = 0.0
+    # Whether peaks grow, above a floor that does not.
+    is_of_peaks: bool = False
     # Whether the time is a guess: growth is known from the ranks of sampled peaks alone.
     is_scattered: bool = False
 
@@ -179,6 +183,7 @@ def make_forecast(now: Situation) -> Forecast:
         belief=belief,
         is_pressed=now.is_pressed and now.is_refused,
         share=now.share,
+        is_of_peaks=now.is_of_peaks,
         is_scattered=now.is_scattered,
     )
 

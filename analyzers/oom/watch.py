@@ -404,6 +404,7 @@ class Watch:
                 is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
                 is_refused=self.pressed.is_counted,
                 is_believed=episode is None or episode.is_believed,
+                is_of_peaks=episode is not None and episode.is_peak,
                 is_scattered=episode is not None and episode.is_scattered,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )

@@ -108,7 +108,7 @@ def test_findings_close_within_the_stated_flat_steps(grown: int) -> None:
 
 
 def test_a_plateau_of_long_sequences_is_not_severe_for_long() -> None:
-    ramp, still = 2200, FLAT_STEPS
+    ramp, still = 2400, FLAT_STEPS
     found, told = _watch_both(
         steps([20.0 * GIB] * (ramp + still), lambda step: 10 * GIB + 20 * MIB * min(step, ramp))
     )
