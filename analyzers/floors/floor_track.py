@@ -272,20 +272,24 @@ class FloorTrack:
 
         Only where what is reserved is near the limit: before that, floors or peaks have time to show it.
         """
-        blocks = self.pyramid.latest(level, TREND_BLOCKS)
-        if self._recent is None or len(blocks) < TREND_BLOCKS or self.limit_bytes is None:
+        kept = self.pyramid.latest(level, max(TREND_BLOCKS))
+        if self._recent is None or self.limit_bytes is None or not kept or not kept[-1].reserved:
             return None
-        if not blocks[0].reserved or blocks[-1].end_s - blocks[0].start_s < self._least_s:
-            return None
-        growth = judge_means(blocks, self.limit_bytes)
-        if growth is None or self._may_be_phase(growth):
-            return None
-        past = [
-            it.mean
-            for it in self.pyramid.mosaic(level + 1)
-            if self._news_since_s <= it.start_s and it.end_s <= blocks[0].start_s
-        ]
-        return growth if is_new(growth, max(past, default=0.0)) else None
+        for count in TREND_BLOCKS:
+            blocks = kept[-count:]
+            if len(blocks) < count or blocks[-1].end_s - blocks[0].start_s < self._least_s:
+                continue
+            growth = judge_means(blocks, self.limit_bytes)
+            if growth is None or self._may_be_phase(growth):
+                continue
+            past = [
+                it.mean
+                for it in (*self.pyramid.mosaic(level + 1), *kept[:-count])
+                if self._news_since_s <= it.start_s and it.end_s <= blocks[0].start_s
+            ]
+            if is_new(growth, max(past, default=0.0)):
+                return growth
+        return None
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]

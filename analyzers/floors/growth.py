@@ -48,12 +48,12 @@ SCATTERED_NEWEST = 4
 SCATTERED_SHARE = 0.2
 
 # Means of samples that rise while what is reserved is near the limit. Where lengths vary, samples meet floors
-# and peaks too seldom for these to be steady; the mean of many is known better. So many blocks; by how many
+# and peaks too seldom for these to be steady; the mean of many is known better. How many blocks; by how many
 # standard errors the mean must have risen; its growth as a share of what is left above the highest sample,
 # and as a multiple of what the allocator can still take from the device.
-TREND_BLOCKS = 16
+TREND_BLOCKS = (16, 12, 8)
 TREND_ERRORS = 5.0
-TREND_SHARE = 0.25
+TREND_SHARE = 0.2
 TREND_OF_UNRESERVED = 2.0
 # Pace of each half, as a share of that of the whole, at least, and standard errors of the second.
 TREND_HALVES = (0.2, 0.5)
@@ -147,7 +147,7 @@ def judge_means(blocks: Sequence[Block], limit_bytes: int) -> Growth | None:
     """Return the growth of the mean of samples near the limit; None where they do not grow clearly.
 
     Args:
-        blocks: Consecutive blocks of one scale, `TREND_BLOCKS` of them.
+        blocks: Consecutive blocks of one scale, as many as one of `TREND_BLOCKS`.
         limit_bytes: Most that can be reserved.
     """
     unreserved = max(0, limit_bytes - blocks[-1].reserved)

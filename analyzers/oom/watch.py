@@ -202,6 +202,8 @@ def _slope_of(points: Sequence[tuple[float, float]]) -> float:
 RAN_OUT = "it ran out of memory"
 # Rounds that must have been seen before a forecast.
 LEAST_ROUNDS = 8
+# The same of samples that grow, of which a round is many.
+LEAST_SAMPLED_ROUNDS = 3
 # Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd.
 RANK = 2
 # For how long a refusal of the device counts.
@@ -377,7 +379,9 @@ class Watch:
         floors = self.growth.floors
         round_s = self.amplitudes.round_s
         floor = floors.floor_bytes
-        if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
+        is_growing = self.amplitudes.is_sampled and self.growth.line is not None
+        least = LEAST_SAMPLED_ROUNDS if is_growing else LEAST_ROUNDS
+        if floor is None or round_s is None or len(self.amplitudes) < least:
             return
         above = self._find_amplitudes()
         self.reach = reach = self._find_usable(beat.time_s, above)

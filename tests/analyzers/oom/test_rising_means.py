@@ -16,17 +16,22 @@ END_S = 1700.0
 
 
 def _samples(
-    floor_at: Callable[[float], float], height_at: Callable[[float], float], reserved_gib: float, end_s: float
+    floor_at: Callable[[float], float],
+    height_at: Callable[[float], float],
+    reserved_gib: float,
+    end_s: float,
+    interval_s: float = 5.0,
 ) -> Iterator[Sample]:
-    """Yield samples every 5 s, each at a random height of a step of any length; values in GiB."""
+    """Yield samples, each at a random height of a step of any length; values in GiB."""
     chance = random.Random(3)
     memory = MemoryReading(total_bytes=CAPACITY)
-    for tick in range(int(end_s / 5)):
-        level = floor_at(5.0 * tick) + height_at(5.0 * tick) * chance.random() * chance.uniform(0.3, 1.0)
+    for tick in range(int(end_s / interval_s)):
+        time_s = interval_s * tick
+        level = floor_at(time_s) + height_at(time_s) * chance.random() * chance.uniform(0.3, 1.0)
         reserved = min(CAPACITY, round(max(reserved_gib, level + 1) * GIB))
         allocator = AllocatorReading(round(level * GIB), reserved_bytes=reserved)
         yield Sample(
-            "n", tick, 5.0 * tick, 5.0, (DeviceSample("GPU-0", 0, memory=memory, allocator=allocator),)
+            "n", tick, time_s, interval_s, (DeviceSample("GPU-0", 0, memory=memory, allocator=allocator),)
         )
 
 
@@ -44,6 +49,13 @@ def test_a_leak_under_lengths_that_scatter_is_forecast_and_named_minutes_before_
     last = watch(LeakAnalyzer(), samples())[-1]
     assert last.is_open
     assert last.opened_s < END_S - 60
+
+
+def test_a_leak_of_minutes_is_forecast_from_few_samples() -> None:
+    end_s = ONSET_S + 800
+    samples = _samples(lambda at_s: 20 + 44 * max(0.0, at_s - ONSET_S) / 800, lambda _: 16, 78.0, end_s, 15.0)
+    found = watch(OomAnalyzer(), samples)
+    assert ONSET_S < found[0].opened_s < end_s - 120
 
 
 def test_steps_that_take_more_and_more_are_forecast_and_are_no_leak() -> None:
