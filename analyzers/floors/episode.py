@@ -68,7 +68,7 @@ class Episode(NamedTuple):
     # Whether it is expected to continue; longer sequences and larger batches mostly end at a length that
     # fits.
     is_believed: bool = True
-    # Whether peaks grow by their ranks alone: when they end can only be guessed.
+    # Whether growth is known by the ranks of peaks or the mean of samples alone: its end can only be guessed.
     is_scattered: bool = False
     # Pace, in bytes a second, that growth which resumed after a pause must keep, the pause included.
     least_bytes_per_s: float = 0.0
@@ -77,7 +77,8 @@ class Episode(NamedTuple):
 class GrowthTrack:
     """Floors of one subject, and the growth that they show while it lasts.
 
-    With `has_peaks`, growth of peaks counts too, where floors do not grow and the end is near.
+    With `has_peaks`, growth of peaks counts too, where floors do not grow and the end is near; and growth
+    that the mean of samples alone shows.
     """
 
     def __init__(self, *, has_peaks: bool = False) -> None:
@@ -127,12 +128,12 @@ class GrowthTrack:
             self._follow(episode, beat.time_s)
         if self.episode is None:
             self._resume(beat.time_s)
-        if episode is None or episode.is_peak:
+        if episode is None or episode.is_peak or episode.is_scattered:
             self._begin()
         episode = self.episode
         if self._has_peaks and (episode is None or not episode.is_believed or episode.is_scattered):
             self._begin_peaks(is_pressed=is_pressed)
-        if self.episode is None:
+        if self._has_peaks and self.episode is None:
             self._begin_means()
 
     def _begin_means(self) -> None:
@@ -142,10 +143,9 @@ class GrowthTrack:
             if growth is None:
                 continue
             is_peak = not has_rising_floors(growth)
-            if (is_peak and not self._has_peaks) or self._has_paused(growth, is_peak=is_peak):
-                continue
-            self._begin_with(level, growth, is_peak=is_peak, is_scattered=is_peak)
-            return
+            if not self._has_paused(growth, is_peak=is_peak):
+                self._begin_with(level, growth, is_peak=is_peak, is_scattered=True)
+                return
 
     def _begin_peaks(self, *, is_pressed: bool) -> None:
         """Begin an episode with growth of peaks; or believe in it, once the end is near."""

@@ -53,7 +53,7 @@ SCATTERED_SHARE = 0.2
 # and as a multiple of what the allocator can still take from the device.
 TREND_BLOCKS = (16, 12, 8)
 TREND_ERRORS = 5.0
-TREND_SHARE = 0.2
+TREND_SHARE = 0.25
 TREND_OF_UNRESERVED = 2.0
 # Pace of each half, as a share of that of the whole, at least, and standard errors of the second.
 TREND_HALVES = (0.2, 0.5)

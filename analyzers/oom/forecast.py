@@ -123,7 +123,7 @@ class Situation(NamedTuple):
     is_believed: bool = True
     # Whether peaks grow, above a floor that does not.
     is_of_peaks: bool = False
-    # Whether growth is known from the ranks of sampled peaks alone.
+    # Whether growth is known from the ranks of sampled peaks, or the mean of samples, alone.
     is_scattered: bool = False
 
 
@@ -146,7 +146,7 @@ class Forecast(NamedTuple):
     share: float = 0.0
     # Whether peaks grow, above a floor that does not.
     is_of_peaks: bool = False
-    # Whether the time is a guess: growth is known from the ranks of sampled peaks alone.
+    # Whether the time is a guess: growth is known from ranks or means of samples alone.
     is_scattered: bool = False
 
 

@@ -40,15 +40,12 @@ def _grown(time_s: float) -> float:
     return max(0.0, time_s - ONSET_S) / (END_S - ONSET_S)
 
 
-def test_a_leak_under_lengths_that_scatter_is_forecast_and_named_minutes_before_the_error() -> None:
-    def samples() -> Iterator[Sample]:
-        return _samples(lambda at_s: 20 + 25 * _grown(at_s), lambda _: 30, 74.0, END_S)
-
-    (forecast,) = {found.opened_s for found in watch(OomAnalyzer(), samples())}
-    assert ONSET_S < forecast < END_S - 300
-    last = watch(LeakAnalyzer(), samples())[-1]
-    assert last.is_open
-    assert last.opened_s < END_S - 60
+def test_a_leak_under_lengths_that_scatter_is_forecast_minutes_before_the_error() -> None:
+    found = watch(OomAnalyzer(), _samples(lambda at_s: 20 + 25 * _grown(at_s), lambda _: 30, 74.0, END_S))
+    assert len({it.id for it in found}) == 1
+    assert ONSET_S < found[0].opened_s < END_S - 300
+    assert found[0].severity in ("low", "medium")
+    assert found[-1].is_open
 
 
 def test_a_leak_of_minutes_is_forecast_from_few_samples() -> None:
