@@ -54,6 +54,9 @@ KEPT_DOUBT = 0.2
 # finds its next user only in part.
 KEPT_LOST = 0.4
 KEPT_LOST_OF_PEAKS = 0.5
+# Share of what was lost when the cache was given back, beyond what is held above the peak by now, that has
+# found a user since, where steps differ.
+FILLED_SHARE = 0.7
 # Where growing peaks are sampled, the highest steps are seldom met at their height: how much higher they are
 # than seen, as a share of how far the highest of so many rounds is above the middle one.
 MISSED_SHARE = 0.3
@@ -105,6 +108,14 @@ class UsableLimit:
         if len(self._growths) == 2 * KEPT_MOMENTS:
             del self._growths[1::2]
         self._newest = newest
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self._newest.reserved_bytes
+
+    def was_given_back(self, since_s: float) -> bool:
+        """Return whether cache was given back since a moment, as far as that is remembered."""
+        return bool(self._falls) and self._falls[-1].time_s >= since_s
 
     def of(
         self,
@@ -358,8 +369,11 @@ class Watch:
         if not self.amplitudes.is_sampled:
             return usable
         # What an allocator held on to when the device refused more is as little to be had as for a leak.
-        most = limit - self.growth.floors.stranded_bytes
-        return usable._replace(limit_bytes=min(usable.limit_bytes, most))
+        lost = limit - min(usable.limit_bytes, limit - self.growth.floors.stranded_bytes)
+        if self.usable.was_given_back(episode.onset_s):
+            held = max(0.0, self.usable.reserved_bytes - line.level_at(time_s) - usual)
+            lost -= round(FILLED_SHARE * (1 - uniformity) * max(0.0, lost - held))
+        return usable._replace(limit_bytes=limit - lost)
 
     def _is_due(self, beat: Beat) -> bool:
         if self.growth.ended_because is not None:
