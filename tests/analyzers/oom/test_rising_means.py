@@ -95,3 +95,21 @@ def test_peaks_that_samples_seldom_meet_are_taken_as_higher_than_seen_and_stay_f
     assert times_s[-1] == pytest.approx(end_s, abs=0.6 * left_s)
     assert len({it.id for it in found}) == 1
     assert found[-1].is_open
+
+
+def test_holes_that_floors_grew_into_since_the_cache_was_given_back_are_not_lost() -> None:
+    chance = random.Random(3)
+    memory = MemoryReading(total_bytes=CAPACITY)
+    analyzer = OomAnalyzer()
+    capacities = []
+    highest = 0
+    for tick in range(1600):
+        level = round((20 + tick / 50 + 15 * chance.random() * chance.uniform(0.4, 1.0)) * GIB)
+        highest = max(highest, level)
+        # At 78 GiB the cache is given back once; 72 GiB stay, next to live blocks.
+        reserved = round((min(78.0, 60 + tick / 33) if tick < 700 else min(76.0, 72 + tick / 400)) * GIB)
+        allocator = AllocatorReading(level, reserved_bytes=reserved)
+        device = DeviceSample("GPU-0", 0, memory=memory, allocator=allocator)
+        analyzer.observe(Sample("n", tick, float(tick), 1.0, (device,), clock="trace"))
+        capacities += [told.capacity_bytes or 0 for told in analyzer.assess()]
+    assert capacities[-1] > 0.9 * highest
