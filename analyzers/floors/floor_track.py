@@ -19,6 +19,7 @@ from .growth import (
     judge_growth,
     judge_means,
     judge_scattered,
+    may_have_grown,
 )
 from .rate import Line, fit_clear_slope, fit_curve
 
@@ -274,6 +275,8 @@ class FloorTrack:
         """
         kept = self.pyramid.latest(level, max(TREND_BLOCKS))
         if self._recent is None or self.limit_bytes is None or not kept or not kept[-1].reserved:
+            return None
+        if not may_have_grown(kept, self.limit_bytes):
             return None
         for count in TREND_BLOCKS:
             blocks = kept[-count:]

@@ -143,6 +143,17 @@ def judge_scattered(blocks: Sequence[Block], limit_bytes: int, record_bytes: int
     return Growth(tuple(blocks), rate, grown, float(max(0, limit_bytes - max(highs))))
 
 
+def may_have_grown(blocks: Sequence[Block], limit_bytes: int) -> bool:
+    """Return whether means differ by enough for `judge_means`, which costs more, of any of the newest blocks.
+
+    A line through values rises by less than twice their range.
+    """
+    means = [block.mean for block in blocks]
+    unreserved = limit_bytes - blocks[-1].reserved
+    room = limit_bytes - max([block.high for block in blocks])
+    return 2 * (max(means) - min(means)) >= max(TREND_OF_UNRESERVED * unreserved, TREND_SHARE * room)
+
+
 def judge_means(blocks: Sequence[Block], limit_bytes: int) -> Growth | None:
     """Return the growth of the mean of samples near the limit; None where they do not grow clearly.
 
