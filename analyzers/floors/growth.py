@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .blocks import Block
-from .rate import estimate_rate
+from .rate import estimate_rate, fit_least_squares
 
 # Growth that is benign ends: a cache is full, a window of losses has its length, a fragmented heap settles.
 # So the evidence demanded is in proportion to the forecast made: floors must have grown, steadily and without
@@ -191,22 +191,12 @@ def is_new(growth: Growth, record: float) -> bool:
 
 def has_rising_floors(growth: Growth) -> bool:
     """Return whether floors carry growth of the mean: else steps take more and more."""
-    pace, error = _fit([(block.mid_s, float(block.low)) for block in growth.blocks])
+    pace, error = fit_least_squares([(block.mid_s, float(block.low)) for block in growth.blocks])
     return pace >= TREND_OF_FLOORS * growth.bytes_per_s and pace >= TREND_FLOOR_ERRORS * error
 
 
 def _fit_mean(blocks: Sequence[Block]) -> tuple[float, float]:
-    return _fit([(block.mid_s, block.mean) for block in blocks])
-
-
-def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the least-squares slope and its standard error."""
-    middle_s = sum([time_s for time_s, _ in points]) / len(points)
-    middle = sum([value for _, value in points]) / len(points)
-    spread = sum([(time_s - middle_s) ** 2 for time_s, _ in points])
-    slope = sum([(time_s - middle_s) * (value - middle) for time_s, value in points]) / spread
-    squares = sum([(value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in points])
-    return slope, math.sqrt(squares / (len(points) - 2) / spread)
+    return fit_least_squares([(block.mid_s, block.mean) for block in blocks])
 
 
 def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:

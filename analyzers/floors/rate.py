@@ -134,6 +134,20 @@ def _scatter_about(line: Line, points: Sequence[tuple[float, float]]) -> float:
     return median([abs(level - line.level_at(at_s)) for at_s, level in points])
 
 
+def fit_least_squares(points: Sequence[tuple[float, float]], blur: float = 0.0) -> tuple[float, float]:
+    """Return the slope of (seconds, value) points, three or more, and its standard error.
+
+    Args:
+        blur: How far a value may be from the true one, at least.
+    """
+    middle_s = sum([time_s for time_s, _ in points]) / len(points)
+    middle = sum([value for _, value in points]) / len(points)
+    spread = sum([(time_s - middle_s) ** 2 for time_s, _ in points])
+    slope = sum([(time_s - middle_s) * (value - middle) for time_s, value in points]) / spread
+    squares = sum([(value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in points])
+    return slope, math.sqrt(max(squares / (len(points) - 2), blur**2) / spread)
+
+
 def fit_clear_slope(points: Sequence[tuple[float, float]], blur: float, errors: float) -> float | None:
     """Return the least-squares slope of (seconds, value) points; 0 where it may be chance.
 
@@ -146,12 +160,7 @@ def fit_clear_slope(points: Sequence[tuple[float, float]], blur: float, errors: 
     """
     if len({time_s for time_s, _ in points}) < LEAST_MOMENTS:
         return None
-    middle_s = sum([time_s for time_s, _ in points]) / len(points)
-    middle = sum([value for _, value in points]) / len(points)
-    spread = sum([(time_s - middle_s) ** 2 for time_s, _ in points])
-    slope = sum([(time_s - middle_s) * (value - middle) for time_s, value in points]) / spread
-    squares = sum([(value - middle - slope * (time_s - middle_s)) ** 2 for time_s, value in points])
-    error = math.sqrt(max(squares / (len(points) - 2), blur**2) / spread)
+    slope, error = fit_least_squares(points, blur)
     return slope if abs(slope) > errors * error else 0.0
 
 

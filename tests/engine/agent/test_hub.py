@@ -1,7 +1,8 @@
 """A hub and its viewers over real ZeroMQ sockets."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,31 +150,39 @@ def test_a_hub_leaves_with_its_last_viewer(private_environment: Path) -> None:
         wait_until(lambda: not running.thread.is_alive(), what="the hub to leave")
 
 
-def test_findings_reported_twice_are_one_and_those_nobody_holds_close(private_environment: Path) -> None:
-    finding = Finding("f1", "pressure", "node", "GPU-a", "0", "low", "full", 1001.0, 1001.0)
-    with RunningHub(private_environment) as running, Client(private_environment) as client:
+FINDING = Finding("f1", "pressure", "node", "GPU-a", "0", "low", "full", 1001.0, 1001.0)
+
+
+@contextmanager
+def _reporting(folder: Path) -> Iterator[tuple[Client, Callable[[WorkerReport], None]]]:
+    """Yield a viewer of a hub with one sample, and what sends the hub a worker's report."""
+    with (
+        RunningHub(folder) as running,
+        Client(folder) as client,
+        zmq.Context() as context,
+        context.socket(zmq.PUSH) as push,
+    ):
         running.producer.push([make_sample(2)])
-        with zmq.Context() as context, context.socket(zmq.PUSH) as push:
-            push.connect(endpoints_of(private_environment).reports)
-            report = WorkerReport("w", 1, 1, 0, ("pressure",), (finding,), ("f1",))
-            push.send(encode("report", "", report))
-            push.send(encode("report", "", report))
-            opened = _until(client, lambda s: len(s.findings) == 1)
-            assert opened.findings == (finding,)
-            push.send(encode("report", "", WorkerReport("w", 1, 1, 0, ("pressure",), (), ())))
-            closed = _until(client, lambda s: s.findings and not s.findings[0].is_open)
+        push.connect(endpoints_of(folder).reports)
+        yield client, lambda report: push.send(encode("report", "", report))
+
+
+def test_findings_reported_twice_are_one_and_those_nobody_holds_close(private_environment: Path) -> None:
+    with _reporting(private_environment) as (client, send):
+        report = WorkerReport("w", 1, 1, 0, ("pressure",), (FINDING,), ("f1",))
+        send(report)
+        send(report)
+        opened = _until(client, lambda s: len(s.findings) == 1)
+        assert opened.findings == (FINDING,)
+        send(WorkerReport("w", 1, 1, 0, ("pressure",), (), ()))
+        closed = _until(client, lambda s: s.findings and not s.findings[0].is_open)
     assert closed.findings[0].closed_s == 1002.0
 
 
 def test_a_decision_is_numbered_so_that_a_viewer_that_missed_it_asks(private_environment: Path) -> None:
-    finding = Finding("f1", "pressure", "node", "GPU-a", "0", "low", "full", 1001.0, 1001.0)
-    with RunningHub(private_environment) as running, Client(private_environment) as client:
-        running.producer.push([make_sample(2)])
-        with zmq.Context() as context, context.socket(zmq.PUSH) as push:
-            push.connect(endpoints_of(private_environment).reports)
-            report = WorkerReport("w", 1, 1, 0, ("pressure",), (finding,), ("f1",))
-            push.send(encode("report", "", report))
-            _until(client, lambda s: s.findings and s.alerts.changes)
+    with _reporting(private_environment) as (client, send):
+        send(WorkerReport("w", 1, 1, 0, ("pressure",), (FINDING,), ("f1",)))
+        _until(client, lambda s: s.findings and s.alerts.changes)
         before = _join(private_environment).findings_number
         client.decide(FindingDecision("acknowledge", "f1"))
         _until(client, lambda s: s.alerts.acknowledged)

@@ -330,3 +330,4 @@ def test_a_worker_that_waits_for_its_hub_ends_as_soon_as_a_signal_or_another_thr
         worker.run()
         thread.join()
         signal.signal(signal.SIGUSR1, usual)
+    assert not thread.is_alive()
