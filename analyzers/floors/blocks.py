@@ -4,6 +4,7 @@ A training process with steps beats once a tick in which steps ended, with the f
 steps. Anything else beats with every sample, at an unknown moment of a step.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -182,10 +183,17 @@ class BlockPyramid:
         """Return blocks that cover the life once, oldest first: coarse where long ago, `finest`
         where recent.
         """
-        found: list[Block] = []
-        for blocks in self.levels[finest:]:
-            before_s = found[0].start_s if found else float("inf")
-            found[:0] = [block for block in blocks if block.end_s <= before_s]
+        return [block for blocks in self.mosaic_by_scale(finest) for block in blocks]
+
+    def mosaic_by_scale(self, finest: int = 0) -> list[list[Block]]:
+        """Return the blocks of `mosaic` by their scale, the coarsest first."""
+        found: list[list[Block]] = []
+        before_s = math.inf
+        for kept in self.levels[finest:]:
+            blocks = [block for block in kept if block.end_s <= before_s]
+            if blocks:
+                found.insert(0, blocks)
+                before_s = blocks[0].start_s
         return found
 
     def _close_beats(self) -> Block:

@@ -20,6 +20,7 @@ from .growth import (
     judge_means,
     judge_scattered,
     may_have_grown,
+    measure_excess,
 )
 from .rate import Line, fit_clear_slope, fit_curve
 
@@ -50,6 +51,8 @@ CLOCK_BACK_S = 60.0
 PAUSE_LEVELS = {"step": 0, "sample": 4, "device": 1, "host": 1}
 # Scale at which the amplitude of steps is read.
 AMPLITUDE_LEVEL = 2
+# Scale at which the height of steps is read from samples: long ago they met another level, as while growing.
+HEIGHT_LEVEL = 4
 # Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains.
 UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
@@ -96,9 +99,10 @@ class FloorTrack:
         self.last: Beat | None = None
         # Most that floors and the amplitude above them can reach: the least of recent readings.
         self.limit_bytes: int | None = None
-        # Least and most of the samples of this life, for the height of its steps.
+        # Least and most of the newest samples; most by which they differed, None before these two.
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
+        self._height_bytes: int | None = None
         # Whether the newest beat began a new life.
         self.has_restarted = False
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
@@ -136,6 +140,8 @@ class FloorTrack:
             self._most_bytes = max(self._most_bytes, low_bytes)
         self.steps += beat.steps
         completed = self.pyramid.add(beat)
+        if completed > HEIGHT_LEVEL and self._recent is not None:
+            self._note_height()
         if completed > self._pause_level:
             block = self.pyramid.levels[self._pause_level][-1]
             self.pauses.observe(beat.time_s, block.low)
@@ -147,6 +153,15 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         return completed
+
+    def _note_height(self) -> None:
+        """Remember how high steps are by what the newest samples met; the first ones saw the model begin."""
+        if self._height_bytes is None:
+            self._height_bytes = 0
+        else:
+            self._height_bytes = max(self._height_bytes, self._most_bytes - self._least_bytes)
+        self._least_bytes = sys.maxsize
+        self._most_bytes = 0
 
     def _note_return(self, beat: Beat) -> None:
         """Remember what an allocator kept of its cache when it gave it back at the limit."""
@@ -325,7 +340,7 @@ class FloorTrack:
                 return False
         elif growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
             return False
-        height = self._most_bytes - self._least_bytes - growth.grown_bytes
+        height = self._height_bytes or max(self._recent) - min(self._recent)
         lag = find_lag(tuple(self._recent), height)
         if lag is None:
             return False
@@ -338,13 +353,29 @@ class FloorTrack:
 
         Blocks finer than `finest` are blurred where samples are few, and left out.
         """
-        found = [block for block in self.pyramid.mosaic(finest) if block.mid_s >= since_s]
-        blocks = [turn_over(block) for block in found] if is_peak else found
+        scales = self._list_scales(since_s, finest, is_peak=is_peak)
+        # The least of more samples is nearer to the floor; exact floors count as soon as they are known.
+        while self._recent is not None and sum([len(blocks) for blocks in scales]) > MOST_POINTS:
+            finest += 1
+            scales = self._list_scales(since_s, finest, is_peak=is_peak)
         sign = -1 if is_peak else 1
-        points = [(block.low_s, float(block.low - sign * abs(block.blur))) for block in blocks]
+        points: list[tuple[float, float]] = []
+        for blocks in scales:
+            excess = sign * measure_excess(blocks)
+            points += [(block.low_s, block.low - excess) for block in blocks]
         if len(points) < LEAST_POINTS:
             return None
         return fit_curve(points[:: -(-len(points) // MOST_POINTS)])
+
+    def _list_scales(self, since_s: float, finest: int, *, is_peak: bool) -> list[list[Block]]:
+        """Return blocks since a moment, those of one scale together, oldest first; peaks in place of floors
+        with `is_peak`.
+        """
+        since = [
+            [turn_over(block) if is_peak else block for block in blocks if block.mid_s >= since_s]
+            for blocks in self.pyramid.mosaic_by_scale(finest)
+        ]
+        return [blocks for blocks in since if blocks]
 
     @property
     def headroom_bytes(self) -> float:
@@ -475,6 +506,7 @@ class FloorTrack:
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
+        self._height_bytes = None
         self._returns.clear()
         self._reserved_bytes = 0
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from .blocks import Block
@@ -22,6 +23,8 @@ PHI = 0.1
 # Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts.
 PHI_LASTING_S = 2400.0
 PHI_LEAST = 0.004
+# Blocks of one scale from which on the scatter of their lows is known.
+LEAST_SCATTERED = 4
 # Share of blocks that must have risen above the one before; growth by few steps is a curriculum.
 LEAST_RISES = 5 / 7
 # Share of the growth that may fall on one difference.
@@ -219,6 +222,21 @@ def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
 
 def blur_of(blocks: Sequence[Block]) -> float:
     return sum([abs(block.blur) for block in blocks]) / len(blocks)
+
+
+def measure_excess(blocks: Sequence[Block]) -> float:
+    """Return by how many bytes lows of blocks of one scale exceed the true floor, on average.
+
+    Readings at random moments exceed it by their blur, and scatter by as much: two independent exponential
+    excesses differ by their mean, on average. Samples that meet the same phase of a step again and again have
+    a blur, too, but lows on a line: there the blur says nothing.
+    """
+    blur = blur_of(blocks)
+    if len(blocks) < LEAST_SCATTERED:
+        return blur
+    rises = [(after.low - before.low, after.low_s - before.low_s) for before, after in pairwise(blocks)]
+    pace = median([grown / passed_s for grown, passed_s in rises])
+    return min(blur, sum([abs(grown - pace * passed_s) for grown, passed_s in rises]) / len(rises))
 
 
 def _is_straight(blocks: Sequence[Block]) -> bool:

@@ -95,6 +95,9 @@ PRESSED = 0.6
 PEAK_BELIEF = 0.25
 # Growth that is this small a share of the headroom is believed with probability one half.
 STANDING_DOUBT = 0.04
+# How much wider the interval is where floors grow in samples: so far from the middle that four of five errors
+# of the tuning families are within it. What an allocator cannot use is known too badly there.
+SAMPLED_WIDTH = 1.3
 
 
 class Situation(NamedTuple):
@@ -125,6 +128,8 @@ class Situation(NamedTuple):
     is_of_peaks: bool = False
     # Whether growth is known from the ranks of sampled peaks, or the mean of samples, alone.
     is_scattered: bool = False
+    # Whether beats are samples at any moment of a step.
+    is_sampled: bool = False
 
 
 class Forecast(NamedTuple):
@@ -193,8 +198,9 @@ def _find_times(now: Situation, line: Line, error_s: float, passage: Passage) ->
     low, middle, high = [max(0.0, rounds) * now.round_s for rounds in passage]
     spread = Z80 * error_s
     rate = line.slope_at(now.time_s)
-    low = middle - math.hypot(middle - low, spread)
-    high = middle + math.hypot(high - middle, spread)
+    width = SAMPLED_WIDTH if now.is_sampled and not now.is_of_peaks else 1.0
+    low = middle - width * math.hypot(middle - low, spread)
+    high = middle + width * math.hypot(high - middle, spread)
     bends = [line.bend + z * line.bend_error for z in (Z80, 0.0, -Z80)] if line.bend else [0.0, 0.0, 0.0]
     times = [_shorten(bend, rate, max(0.0, at)) for bend, at in zip(bends, (low, middle, high), strict=True)]
     return times[0], times[1], times[2]

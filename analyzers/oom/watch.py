@@ -424,6 +424,7 @@ class Watch:
                 is_believed=episode is None or episode.is_believed,
                 is_of_peaks=episode is not None and episode.is_peak,
                 is_scattered=episode is not None and episode.is_scattered,
+                is_sampled=self.amplitudes.is_sampled,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
         )

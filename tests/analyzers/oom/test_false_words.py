@@ -1,7 +1,7 @@
 """Words that were false once: drifting samples, growth that has ended, processes that have."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pytest
@@ -224,3 +224,47 @@ def test_growth_beyond_what_drift_explains_counts_though_samples_follow_the_step
     first = min(it.opened_s for it in found if it.kind == "oom")
     # Drift over steps of 12 GiB seen at three places explains 10 GiB, which takes 340 s.
     assert 200 + 300 <= first <= 200 + 420
+
+
+def _sample_levels(levels: Iterable[tuple[float, float]]) -> Iterator[Sample]:
+    """Yield live and reserved bytes of one device, a pair a second."""
+    for tick, (live, reserved) in enumerate(levels):
+        memory = MemoryReading(CAPACITY, round(reserved), CAPACITY - round(reserved))
+        allocator = AllocatorReading(round(live), None, round(reserved))
+        device = DeviceSample("GPU-0", 0, memory=memory, allocator=allocator)
+        yield Sample("n", tick, float(tick), 1.0, (device,), clock="trace")
+
+
+def test_a_leak_shows_before_more_is_reserved_though_the_series_saw_the_model_being_loaded() -> None:
+    chance = random.Random(5)
+    loading = [(tick * 5.0 * GIB, 70.0 * GIB) for tick in range(8)]
+    levels = [
+        (40 * GIB + 12 * GIB * chance.random() + 15 * MIB * max(0, tick - 300), 70.0 * GIB)
+        for tick in range(8, 900)
+    ]
+    found, _ = _watch_both(_sample_levels([*loading, *levels]))
+    # The height of steps is 12 GiB, not the 52 GiB that the series spans.
+    assert {it.kind for it in found} == {"leak", "oom"}
+    assert 300 < min(it.opened_s for it in found) < 750
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_growth_has_its_pace_where_samples_meet_the_same_places_of_steps_again(seed: int) -> None:
+    """Steps take 0.7 s: every seventh sample meets a floor, so that one of eight does, or two."""
+    chance = random.Random(seed)
+    a_step = 30e6
+    levels = []
+    for tick in range(620):
+        passed = tick * 10 // 7
+        phase = (tick * 10 % 7) / 7
+        height = 21e9 * chance.gauss(1, 0.02)
+        held = 30e9 + passed * a_step
+        levels.append((held + height * (1 - abs(2 * phase - 1)), held + 23e9))
+    forecasts = OomAnalyzer()
+    paces = []
+    for sample in _sample_levels(levels):
+        forecasts.observe(sample)
+        if sample.time_s >= 300 and sample.time_s % 20 == 0:
+            paces += [it.growth_bytes_per_s for it in forecasts.assess()]
+    assert len(paces) >= 8
+    assert paces == pytest.approx([a_step / 0.7] * len(paces), rel=0.03)

@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.oom.forecast import Amplitude, find_passage, sum_hazard
+from vramscope.analyzers.floors.rate import Line
+from vramscope.analyzers.oom.forecast import Amplitude, Situation, find_passage, make_forecast, sum_hazard
 
 AMPLITUDES = st.lists(st.tuples(st.floats(1.0, 1e10), st.floats(1.0, 64.0)), min_size=1, max_size=40).map(
     lambda found: sorted([Amplitude(*pair) for pair in found], reverse=True)
@@ -33,3 +35,31 @@ def test_the_quantiles_are_those_of_the_hazard(amplitudes: list[Amplitude], room
     for share, rounds in zip((0.1, 0.5, 0.9), passage, strict=True):
         if 0 < rounds < last * (1 - 1e-9):
             assert math.isclose(sum_hazard(amplitudes, room, rise, rounds), share, abs_tol=1e-3)
+
+
+def test_the_interval_is_wider_where_floors_grow_in_samples() -> None:
+    exact = Situation(
+        time_s=100.0,
+        limit_bytes=10_000,
+        limit_doubt_bytes=50.0,
+        floor_bytes=1000.0,
+        amplitudes=[Amplitude(2000.0, 10.0), Amplitude(1900.0, 90.0)],
+        recent=[2000.0],
+        round_s=1.0,
+        steps_per_round=1.0,
+        line=Line(bytes_per_s=10.0, error=0.5, at_s=100.0, at_bytes=1000.0, scatter=20.0),
+        share=1.0,
+        has_retried=False,
+        is_pressed=False,
+    )
+
+    def measure_sides(now: Situation) -> tuple[float, float]:
+        forecast = make_forecast(now)
+        assert forecast.low_s is not None
+        assert forecast.middle_s is not None
+        assert forecast.high_s is not None
+        return forecast.middle_s - forecast.low_s, forecast.high_s - forecast.middle_s
+
+    before, after = measure_sides(exact)
+    assert measure_sides(exact._replace(is_sampled=True)) == pytest.approx((1.3 * before, 1.3 * after))
+    assert measure_sides(exact._replace(is_sampled=True, is_of_peaks=True)) == (before, after)

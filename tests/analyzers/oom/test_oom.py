@@ -225,9 +225,10 @@ def _scattered(seed: int, tops_gib: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sampled_lengths_that_scatter_and_grow_are_forecast_though_never_above_medium(seed: int) -> None:
-    tops = [25.0] * 200 + [25.0 + 40.0 * tick / 1000 for tick in range(1000)]
+    tops = [25.0] * 200 + [25.0 + 0.04 * tick for tick in range(850)]
     found = watch(OomAnalyzer(), series(_scattered(seed, tops), interval_s=5.0))
-    assert found[0].opened_s < 6000 - 600
+    # The first of these steps need all 60 GiB of the room above the floor at 5,375 s.
+    assert found[0].opened_s < 5375 - 600
     assert found[-1].is_open
     assert {finding.severity for finding in found} <= {"low", "medium"}
 
