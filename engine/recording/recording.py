@@ -548,11 +548,22 @@ class SampleReader:
     def list_blocks(self, node: int, start_s: float, end_s: float, *, after: int) -> list[int]:
         """Return the numbers of the next blocks that overlap a span."""
         query = f"SELECT id {_SPAN} AND id > ? ORDER BY id LIMIT ?"
-        return [number for (number,) in self._rows.all(query, node, start_s, end_s, after, PAGE)]
+        rows = self._rows.all(query, node, start_s, end_s, after, PAGE)
+        return [number for (number,) in self._keep_rising("blocks", rows, after)]
 
     def list_rows(self, node: int, *, after: int) -> list[tuple[int, bytes]]:
         query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick"
-        return [(tick, data) for tick, data in self._rows.page(query, node, after)]
+        rows = self._keep_rising("ticks", self._rows.page(query, node, after), after)
+        return [(tick, data) for tick, data in rows]
+
+    def _keep_rising(self, table: str, rows: list[tuple[Any, ...]], after: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows whose number exceeds all before; a damaged table returns others again and again."""
+        for row in rows:
+            if row[0] > after:
+                after = row[0]
+                yield row
+            else:
+                self._damage.add_row(table, row[0])
 
     def _decode(self, tick: int, data: bytes) -> Sample | None:
         try:

@@ -197,3 +197,10 @@ def test_what_is_no_recording_is_refused_in_one_line(kind: str, tmp_path: Path) 
     elif kind == "database":
         change(path, TABLES["meta"])
     assert refusal_of(path)
+
+
+def test_rows_that_a_damaged_table_returns_again_and_again_are_read_once(tmp_path: Path) -> None:
+    found = Path(__file__).parents[2] / "fuzz" / "finds" / "recording-numbers-that-go-back.bin"
+    path = tmp_path / "run.vscope"
+    shutil.copy(found, path)
+    assert read_all(path) == (5, True)
