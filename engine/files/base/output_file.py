@@ -2,11 +2,12 @@
 
 Output never goes through a symbolic link: whoever may write in a folder, as anybody can in `/tmp`, could
 choose by one what is overwritten. `/dev/stdout` and other links to pipes, terminals and devices are written
-to. A file that is replaced keeps its mode.
+to, and `-` is standard output. A file that is replaced keeps its mode.
 """
 
 import os
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from ...errors import OutputFileError
 from .input_file import show_path
 
 PRIVATE_MODE = 0o600
+# A file of that name is `./-`, as everywhere.
+STANDARD_OUTPUT = Path("-")
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -40,7 +43,10 @@ def open_output(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """
     with explaining_writes(path):
         place = _refuse_link(path)
-        if _is_special(place):
+        if path == STANDARD_OUTPUT:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif _is_special(place):
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
                 yield stream
         else:
@@ -51,6 +57,8 @@ def open_output(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
 @contextmanager
 def place_output(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file that becomes the output at the end, unless something is raised."""
+    if path == STANDARD_OUTPUT:
+        raise OutputFileError("-: standard output cannot hold a database; give the name of a file")
     with explaining_writes(path), _drafted(_refuse_link(path)) as (draft, descriptor):
         os.close(descriptor)
         yield draft
@@ -93,6 +101,8 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 def check_writable(path: Path) -> None:
     """Fail before a long watch, not after it, if a file cannot be written."""
+    if path == STANDARD_OUTPUT:
+        return
     with explaining_writes(path):
         place = _refuse_link(path)
         folder = place.parent

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import OutputFileError
-from vramscope.engine.files.base.output_file import check_writable
+from vramscope.engine.files.base.output_file import check_writable, place_output
 from vramscope.engine.model import Evidence
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.json_lines import encode_report, write_report
@@ -91,3 +91,16 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+def test_a_dash_is_standard_output_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dash = Path("-")
+    check_writable(dash)
+    write_report(build_profile(make_log([]), DRIVER), dash)
+    assert json.loads(capfdbinary.readouterr().out)["devices"] == {}
+    with pytest.raises(OutputFileError, match="standard output cannot hold a database"), place_output(dash):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -54,7 +54,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--textfile",
         metavar="FILE",
         type=Path,
-        help="write what one scrape reads and exit, for the textfile collector of node_exporter",
+        help="write what one scrape reads and exit, for the textfile collector of node_exporter; - is stdout",
     )
 
 
