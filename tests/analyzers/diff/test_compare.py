@@ -70,6 +70,12 @@ def test_only_steps_that_both_have_are_compared() -> None:
     assert (apart.aligned_by, apart.aligned_because) == ("time", "they share no steps")
 
 
+def test_samples_that_met_other_steps_of_the_same_training_are_compared_by_step() -> None:
+    told = compare(train(steps=range(1, 60, 7)), train(steps=range(3, 60, 7), step_s=2.0))
+    assert (told.aligned_by, told.aligned_because, told.parts) == ("step", None, False)
+    assert told.bin_width == 8
+
+
 def test_ranks_of_one_run_only_are_named() -> None:
     told = compare(train(ranks=(0, 1, 2)), train(ranks=(0, 2, 7)))
     assert [subject.name for subject in told.subjects] == ["rank 0", "rank 2"]
