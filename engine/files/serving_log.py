@@ -98,9 +98,9 @@ _BUFFER_FIELDS = {"model": "weights_bytes", "KV": "cache_bytes", "compute": "act
 _ENGINE = re.compile(r"LLM engine \(v([\w.+-]{1,60})\) with config: ")
 _MODEL = re.compile(r"\bmodel='([^'\n]{1,300})'")
 _TOKENS = re.compile(
-    r"GPU KV cache size: ([\d,]{1,15}) tokens|#tokens: (\d{1,15})|# (?:GPU|cuda|CUDA) blocks: (\d{1,15})"
+    r"GPU KV cache size: (\d[\d,]{0,14}) tokens|#tokens: (\d{1,15})|# (?:GPU|cuda|CUDA) blocks: (\d{1,15})"
 )
-_CONCURRENCY = re.compile(r"Maximum concurrency for ([\d,]{1,15}) tokens per request: ([\d.]{1,15})x")
+_CONCURRENCY = re.compile(r"Maximum concurrency for (\d[\d,]{0,14}) tokens per request: ([\d.]{1,15})x")
 _BLOCK_TOKENS = 16
 _TOO_LONG = re.compile(
     r"max seq len \((\d{1,12})\), \(([\d.]{1,15}) GiB KV cache is needed, which is larger than the available "

@@ -78,7 +78,8 @@ def test_growth_that_is_no_leak_yet_is_said_with_its_rate_and_what_is_not_known(
     assert host.startswith("The host memory of the processes on device 0 grows by 60 MiB a minute")
     text = " ".join(describe_report(build_leak(growing(), DRIVER, LeakRule()), 200).split())
     assert device in text
-    assert "0 high 10,240.0 MiB" in text
+    assert "device over 10 MiB/min from" in text
+    assert "0 yes 10,240.0 MiB" in text
     assert build(growing(), LeakRule(threshold_mib_per_min=1e6))["recommendations"] == []
     early = build(growing(20))["recommendations"]
     assert [it.rpartition(". ")[2] for it in early] == [
