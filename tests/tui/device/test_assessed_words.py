@@ -135,6 +135,19 @@ def test_what_is_calm_is_said_to_be_and_what_is_unknown_stays_a_dash() -> None:
     assert "0" not in doubtful
 
 
+def test_one_probability_is_said_where_an_error_is_forecast() -> None:
+    (rank,) = make_job(1)[1]
+
+    def draw(**changes: object) -> str:
+        lines = draw_forecast(make_assessment(rank, **changes), NOON_S + 1, 120, UNICODE)
+        return " ".join(line_text(line) for line in lines)
+
+    assert "97 % sure" in draw()
+    forecast = draw(oom_in_s=33.0, oom_in_low_s=20.0, oom_in_high_s=50.0, confidence=0.75, probability=0.25)
+    assert "25 %" in forecast
+    assert "sure" not in forecast
+
+
 @pytest.mark.parametrize("width", [20, 38, 60, 78])
 def test_narrow_pages_break_between_figures(width: int) -> None:
     snapshot = snapshot_leaking()
