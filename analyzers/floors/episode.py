@@ -1,6 +1,5 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from ..findings.lifecycle import OpenFinding
 from .blocks import KEPT, Beat, Block, turn_over
 from .floor_track import MOST_POINTS, FloorTrack
 from .growth import Growth, blur_of, has_rising_floors
-from .rate import Line, estimate_rate
+from .rate import Line, estimate_rate, fit_least_squares
 
 FELL_BACK = "the floor fell back"
 PEAK_FELL_BACK = "the peak fell back"
@@ -335,16 +334,8 @@ class GrowthTrack:
 
 def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
     """Return whether blocks brought next to nothing of what they should have, beyond all doubt."""
-    count = len(blocks)
-    middle_s = sum([it.mid_s for it in blocks]) / count
-    middle = sum([it.low for it in blocks]) / count
-    spread = sum([(it.mid_s - middle_s) ** 2 for it in blocks])
-    pace = sum([(it.mid_s - middle_s) * (it.low - middle) for it in blocks]) / spread
-    if pace >= PLATEAU_SHARE * bytes_per_s:
-        return False
-    squares = sum([(it.low - middle - pace * (it.mid_s - middle_s)) ** 2 for it in blocks])
-    error = math.sqrt(max(squares / (count - 2), blur_of(blocks) ** 2) / spread)
-    return pace + FLAT_ERRORS * error <= FLAT_DOUBT * bytes_per_s
+    pace, error = fit_least_squares([(it.mid_s, it.low) for it in blocks], blur_of(blocks))
+    return pace < PLATEAU_SHARE * bytes_per_s and pace + FLAT_ERRORS * error <= FLAT_DOUBT * bytes_per_s
 
 
 def _slows(blocks: Sequence[Block]) -> bool:

@@ -17,7 +17,6 @@ from ...errors import OutputFileError
 from .input_file import show_path
 
 PRIVATE_MODE = 0o600
-# A file of that name is `./-`, as everywhere.
 STANDARD_OUTPUT = Path("-")
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
