@@ -117,6 +117,7 @@ def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
 
 GUARDED = {
     "engine/agent/agent.py": "runs within the verb `agent`",
+    "engine/files/base/output_file.py": "what a verb writes to `-`",
 }
 """Files below the verbs that write to the streams of a verb, which write printable text only."""
 ON_THEIR_OWN = {
@@ -139,6 +140,7 @@ ON_THEIR_OWN = {
 }
 """Files that run where no verb guards the streams, and what makes their text safe."""
 UNGUARDED = {
+    "engine/files/base/output_file.py": "bytes for `-` into a pipe or a file; a terminal has the guard",
     "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
     "tui/frame/launch.py": "sequences of ours, when the view ends",
     "tui/terminal/opening.py": "the first frame, every text of which `clean_text` makes printable",

@@ -43,8 +43,11 @@ def open_output(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     with explaining_writes(path):
         place = _refuse_link(path)
         if path == STANDARD_OUTPUT:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+            # A terminal gets printable text alone; a pipe or file the bytes that a file of a name would have.
+            guarded = sys.stdout
+            stream = guarded if guarded.isatty() else getattr(guarded, "unguarded", guarded)
+            yield stream.buffer
+            stream.flush()
         elif _is_special(place):
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
                 yield stream

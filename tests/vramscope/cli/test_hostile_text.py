@@ -21,6 +21,7 @@ from vramscope.cli.frame.emit import guarded_streams, write_over
 from vramscope.cli.frame.errors import run_guarded
 from vramscope.cli.frame.parse import list_verbs
 from vramscope.engine.cluster.keys import keys_folder
+from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.exporters.status.table import render_table
 from vramscope.exporters.text import TableStyle
@@ -313,3 +314,19 @@ def test_an_agent_elsewhere_writes_nothing_of_its_own_to_the_terminal_of_a_viewe
     shown = terminal.shown.decode().replace("\x1b]22;default\x07", "")
     assert not {it for it in shown if not it.isprintable()} - set("\x1b\r\n\b\x0f")
     assert not re.findall(r"\x1b(?:]|\[5m|_|P)", shown)
+
+
+def test_a_file_that_goes_to_a_pipe_keeps_its_bytes_and_a_terminal_gets_printable_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = []
+    for is_terminal in (False, True):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        monkeypatch.setattr(stream, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with guarded_streams():
+            write_whole(f"PAR1 {ESCAPE}".encode(), Path("-"))
+        written.append(stream.buffer.getvalue().decode())
+    assert written[0] == f"PAR1 {ESCAPE}"
+    assert not list_forbidden(written[1])
+    assert MARK in written[1]
