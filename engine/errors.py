@@ -89,10 +89,14 @@ class SettingError(UsageError):
 class NothingFitsError(UsageError):
     """Nothing stays within a limit that was given: an answer, which says what would, and no mistake.
 
-    The exit code is 3 with `--fail-on unfit`.
+    The exit code is 3 with `--fail-on unfit`. `assumed` is what was taken that neither flags nor files say.
     """
 
     exit_code = 0
+
+    def __init__(self, *args: str, assumed: tuple[str, ...] = ()) -> None:
+        super().__init__(*args)
+        self.assumed = assumed
 
 
 class InputFileError(VramscopeError):

@@ -15,7 +15,7 @@ from ..analyzers.sentence import count, count_cells
 from ..engine.units import GIB, format_bytes, format_gib, format_share
 from .annotations import MOST_SHOWN, Annotation, Level
 from .figures.style import INK, LINES, PAPER, open_page, save_file, show_text, title_axes
-from .text import UNKNOWN, format_range, format_rows, wrap
+from .text import UNKNOWN, describe_assumptions, format_range, format_rows, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +160,7 @@ def describe_estimate(report: EstimateReport, width: int) -> str:
 def _describe(report: EstimateReport, width: int) -> Iterator[str]:
     yield from wrap(_describe_verdict(report), width)
     yield from wrap(_describe_run(report), width)
-    yield from wrap(_describe_assumptions(report.run), width)
+    yield from wrap(describe_assumptions(report.run.assumptions), width)
     yield from wrap(_describe_not_counted(report), width) if report.run.not_counted else ()
     yield from wrap(_describe_changes(report), width) if report.changes is not None else ()
     yield ""
@@ -190,12 +190,6 @@ def _describe_verdict(report: EstimateReport) -> str:
     if report.peak_bytes <= report.capacity_bytes:
         return f"{text}: more than {format_share(FIT_SHARE)} of {capacity}; too close to be sure."
     return f"{text}: does not fit into {capacity}."
-
-
-def _describe_assumptions(run: TrainingRun) -> str:
-    if not run.assumptions:
-        return "Nothing was assumed: flags and file say everything that changes memory."
-    return f"Assumed, since neither flags nor file say it: {', '.join(run.assumptions)}."
 
 
 def _describe_not_counted(report: EstimateReport) -> str:

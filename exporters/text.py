@@ -97,6 +97,12 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     return [*lines, line] if line.strip() else lines
 
 
+def describe_assumptions(assumptions: Sequence[str]) -> str:
+    if not assumptions:
+        return "Nothing was assumed: flags and file say everything that changes memory."
+    return f"Assumed, since neither flags nor file say it: {', '.join(assumptions)}."
+
+
 def _break_word(word: str, width: int) -> Iterator[str]:
     while count_cells(word) > width:
         end = width

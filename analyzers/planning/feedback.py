@@ -174,6 +174,8 @@ class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: int | None = None
     notes: tuple[str, ...] = ()
     """What limits the values."""
+    assumed: tuple[str, ...] = ()
+    """What the plan assumes, since neither flags nor files say it."""
 
     @property
     def would_change(self) -> bool:
@@ -193,6 +195,7 @@ def make_feedback(
     *,
     source: str,
     capacity_bytes: int | None = None,
+    assumed: tuple[str, ...] = (),
 ) -> PlanFeedback:
     """Compare the plan of a model with a measured job, and plan again from what was measured.
 
@@ -200,6 +203,7 @@ def make_feedback(
         bounds: First layer of each stage, and the number of layers.
         training: Bytes for each parameter, and micro-batches.
         source: Name of what was measured, to print.
+        assumed: What the plan assumes, to print.
 
     Raises:
         UsageError: The numbers of stages differ, activations are not known, or nothing was measured.
@@ -221,6 +225,7 @@ def make_feedback(
         saving_bytes=present.most_bytes - replanned.most_bytes,
         capacity_bytes=capacity_bytes,
         notes=tuple(_list_notes(measured, basis, factors)),
+        assumed=assumed,
     )
 
 

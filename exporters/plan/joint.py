@@ -18,7 +18,7 @@ from ...analyzers.planning.theory import MemoryPart, ParallelLayout, TrainingSet
 from ...analyzers.planning.theory.configs.flags import NotCounted
 from ...engine.text import make_printable
 from ...engine.units import GIB, format_share
-from ..text import format_rows, wrap
+from ..text import describe_assumptions, format_rows, wrap
 
 
 class JointStageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +82,8 @@ class JointPlanReport(msgspec.Struct, frozen=True, kw_only=True):
     not_counted: tuple[NotCounted, ...]
     """Flags of the model's file that change memory and are not in the estimates: with them a plan may not
     fit."""
+    assumed: tuple[str, ...]
+    """What was assumed, since neither flags nor files say it."""
     configurations: tuple[JointConfigurationReport, ...]
 
 
@@ -99,6 +101,7 @@ def report_joint_plan(plan: JointPlan) -> JointPlanReport:
         pruned=plan.pruned,
         optimality=plan.optimality,
         not_counted=plan.not_counted,
+        assumed=plan.assumed,
         configurations=tuple(configurations),
     )
 
@@ -166,7 +169,11 @@ _STAGES = ("stage", "layers", "devices", "peak GiB", "left GiB", "at", "ms")
 
 
 def describe_joint_plan(report: JointPlanReport, width: int) -> str:
-    lines = [*wrap(_describe_best(report), width), ""]
+    lines = [
+        *wrap(_describe_best(report), width),
+        *wrap(describe_assumptions(report.assumed), width),
+        "",
+    ]
     lines += format_rows(*list_configurations(report.configurations), width)
     lines += ["", "where a step's time goes, estimated:"]
     lines += format_rows([_PARTS, *(_list_parts(each) for each in report.configurations)], "rrrrrrr", width)
@@ -291,7 +298,7 @@ def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
         parts = ", ".join(f"{each.feature} ({each.flag})" for each in report.not_counted)
         yield from wrap(f"Not counted: {parts}; whether a plan fits with that is not known.", width)
     given = report.assumptions
-    learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed, not measured here"
+    learnt = f"calibrated by {given.calibration}" if given.calibration else "not measured here"
     yield from wrap(
         "All times and bytes are estimates: bytes of the memory theory, in at most "
         f"{format_share(given.memory_share)} of each device's memory; seconds of the time model, "

@@ -9,7 +9,7 @@ from ...analyzers.planning.partition import Bottleneck, Distribution, PartitionR
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import GIB, MIB, format_bytes, format_share
-from ..text import UNKNOWN, format_rows, show_number, wrap
+from ..text import UNKNOWN, describe_assumptions, format_rows, show_number, wrap
 
 
 def describe_strategies(plan: Plan) -> str:
@@ -90,6 +90,8 @@ def _describe_advice(plan: Plan) -> Iterator[str]:
     yield "=== Recommendations ==="
     yield f"Recommended Strategy: {plan.recommended_strategy}"
     yield f"Reason: {plan.reason}"
+    if plan.assumed and plan.recommended.training_bytes is not None:  # the original's report has no such line
+        yield describe_assumptions(plan.assumed)
 
 
 # A plan as tables: numbers of stages by strategy, the recommended stages, the notable layers.
@@ -222,11 +224,13 @@ def _describe_count(number: int, strategy: str, count: StageCount, *, is_best: b
 def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
     if plan.recommended_strategy is None:
         yield from wrap(f"Nothing fits: {plan.reason.partition(': ')[2]}", width)
+        yield from wrap(describe_assumptions(plan.assumed), width)
     else:
         yield from wrap(
             f"Recommended: {plan.recommended_stages} stages, {plan.recommended_strategy}: {plan.reason}",
             width,
         )
+        yield from wrap(describe_assumptions(plan.assumed), width)
         yield from format_rows([_STAGE_HEADING, *_list_stages(plan.recommended)], "rlrrrrrr", width)
     if plan.analysis.compute_gflops.by_type.get("embedding"):
         yield from wrap(LEGACY_NOTE, width)
@@ -312,7 +316,8 @@ def describe_feedback(feedback: PlanFeedback, width: int) -> str:
         width,
     )
     lines += ["", *format_rows([*_list_feedback_rows(feedback)], "rrrrrrrrr", width), ""]
-    for sentence in (_word_factors(feedback), *_word_change(feedback), *feedback.notes):
+    assumed = describe_assumptions(feedback.assumed)
+    for sentence in (_word_factors(feedback), *_word_change(feedback), assumed, *feedback.notes):
         lines += wrap(sentence, width)
     return "".join(f"{make_printable(line)}\n" for line in lines)
 

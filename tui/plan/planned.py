@@ -117,6 +117,8 @@ class Planned:
     analysis: Callable[[], PlannedTable]
     # Assumptions of the estimates.
     basis: str
+    # What was assumed, since neither flags nor files say it.
+    assumed: tuple[str, ...]
     # Everything as text.
     report: str
     # Writes the plan's files into a folder; raises `OutputFileError`.

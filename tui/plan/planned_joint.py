@@ -47,7 +47,7 @@ def present_joint_plan(
     (heading, *rows), sides = list_configurations(report.configurations)
     names = [ESTIMATED_STEP if name == "step s" else name for name in heading]
     given = report.assumptions
-    learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed"
+    learnt = f"calibrated by {given.calibration}" if given.calibration else "not measured"
     return Planned(
         model=f"{report.model} on {report.cluster}: {report.devices:,} devices",
         verdict=_judge(report.configurations[0]),
@@ -65,6 +65,7 @@ def present_joint_plan(
             f"products at {format_share(given.efficiency)} of the peak ({learnt}), "
             f"{format_share(given.memory_share)} of memory"
         ),
+        assumed=report.assumed,
         report=text,
         write=write,
     )

@@ -82,6 +82,7 @@ def present_plan(
             f"estimated, not measured: {given.micro_batches} micro-batches, 1F1B, "
             f"{given.flops_per_s / 1e12:,.0f} TFLOP/s, {given.link_bytes_per_s / 1e9:,.0f} GB/s"
         ),
+        assumed=plan.assumed,
         report=report,
         write=write,
     )

@@ -9,10 +9,12 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from ...analyzers.sentence import Sentence, count
 from ...analyzers.stage_peaks import JobStages
 from ...engine.errors import OutputFileError
 from ...engine.files.base.output_file import write_files
 from ...engine.settings import Settings
+from ...exporters.text import describe_assumptions, wrap
 from ..draw.columns import join_columns, measure_columns
 from ..draw.pieces import Piece
 from ..draw.spans import Line, Role, Span
@@ -22,7 +24,7 @@ from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
 from ..widgets.filter_bar import FilterBar
-from ..widgets.line_page import RowTable
+from ..widgets.line_page import LinePage, RowTable
 from ..widgets.one_line import OneLine
 from .planned import Candidate, Planned, PlannedColumn, PlannedTable
 from .stages import MatchedJob, PlanFacts, PlanStages, StagesView, find_scale, match_job
@@ -131,6 +133,37 @@ class PlanDetails(RowTable[tuple[str, ...]]):
             Span(f"{self.glyphs.selected if is_chosen else ' '} ", "accent"),
             Span(self._lay_out(row, width), "strong" if is_chosen else "text"),
         ]
+
+
+# Rows of the screen for each row of assumptions.
+ROWS_A_LINE = 10
+
+
+class PlanAssumed(LinePage, can_focus=False):
+    """What a plan assumes: all of it, or how much it is where that takes too many rows."""
+
+    _assumed: tuple[str, ...] = ()
+    _most_rows = 1
+
+    def show(self, assumed: tuple[str, ...], width: int, height: int) -> int:
+        """Show assumptions on a screen of a size, and return the rows they take."""
+        self._assumed = assumed
+        self._most_rows = max(1, height // ROWS_A_LINE)
+        rows = len(self._word_lines(width))
+        self.styles.height = rows
+        self._draw()
+        return rows
+
+    def _word_lines(self, width: int) -> list[str]:
+        lines = wrap(describe_assumptions(self._assumed), max(1, width - 2))
+        if len(lines) <= self._most_rows:
+            return lines
+        number = count(len(self._assumed), "assumption")
+        forms = (f"{number} that neither flags nor file say: i lists them", f"{number}: i")
+        return [Sentence((forms,)).fit(width - 2)]
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        return [self.fit([Span(f" {line}", "muted")], width) for line in self._word_lines(width)]
 
 
 AS_PLANNED = "as planned"
@@ -276,6 +309,7 @@ class PlanScreen(PlanListing):
         #stages { height: 1fr; }
         #details { height: 1fr; }
         #facts { height: 3; }
+        #assumed { height: 1; }
     }
     """
 
@@ -291,6 +325,7 @@ class PlanScreen(PlanListing):
         self.stages = PlanStages(id="stages")
         self._below = OneLine(id="below")
         self.details = PlanDetails(id="details")
+        self._assumed = PlanAssumed(id="assumed")
         self._findings = OneLine(id="findings")
 
     def compose(self) -> ComposeResult:
@@ -303,6 +338,7 @@ class PlanScreen(PlanListing):
         yield self.stages
         yield self._below
         yield self.details
+        yield self._assumed
         yield self._findings
         yield self._keys
 
@@ -396,6 +432,9 @@ class PlanScreen(PlanListing):
         self._findings.display = is_open or height >= LEAST_ROWS_FOR_FINDINGS
         rows = height - CHROME_ROWS - FACTS_ROWS * self._facts.display
         rows -= self._findings.display + self._filter.display
+        self._assumed.display = not is_open and self.plan is not None
+        if self._assumed.display and self.plan is not None:
+            rows -= self._assumed.show(self.plan.assumed, self.size.width, height)
         self._share(rows, [] if self.plan is None else self.plan.candidates)
 
     def _share(self, rows: int, candidates: Sequence[Candidate]) -> None:

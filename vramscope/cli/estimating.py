@@ -21,12 +21,9 @@ from vramscope.analyzers.planning.theory import (
 )
 from vramscope.analyzers.planning.theory.calibration import Calibration
 from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun
-from vramscope.analyzers.planning.theory.configs.assumptions import (
-    choose_sequence,
-    name_assumptions,
-)
+from vramscope.analyzers.planning.theory.configs.assumptions import name_assumptions
 from vramscope.analyzers.planning.theory.configs.cases import read_case
-from vramscope.analyzers.planning.theory.configs.document import Described, find_positions
+from vramscope.analyzers.planning.theory.configs.document import Described, choose_tokens
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, NF4, PURE
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
@@ -167,7 +164,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
     if arguments.precision is not None and flags.get(CHECKPOINT_FORMAT) is True:
         flags[CHECKPOINT_FORMAT] = None
     given = Flags(flags)
-    flags = {"seq-length": choose_sequence(find_positions(described)), **flags}
+    flags = {"seq-length": choose_tokens(described), **flags}
     world_size = _count_ranks(arguments, described, Flags(flags))
     run = build_run(
         described.shape,

@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from vramscope.analyzers.planning.graph import Figures, ModelGraph
+from vramscope.analyzers.planning.graph import STATE_BYTES, Batch, Figures, ModelGraph
 from vramscope.analyzers.planning.partition import (
     METRICS,
     STRATEGIES,
@@ -22,6 +22,11 @@ from vramscope.analyzers.planning.partition import (
     Strategy,
     make_plan,
 )
+from vramscope.analyzers.planning.theory import BF16, FP32_SHARDED, TrainingSetup
+from vramscope.analyzers.planning.theory.configs.assumptions import list_setup_assumptions
+from vramscope.analyzers.planning.theory.configs.audit import NOT_COUNTED, NOT_IN_STAGES, list_not_counted
+from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, Flags
+from vramscope.analyzers.sentence import count
 from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Sample
@@ -32,7 +37,7 @@ from vramscope.planning.model_graph import (
     GPTModelGraph,
     TracedType,
     create_gpt_model_graph,
-    list_not_counted_of,
+    find_flags,
     trace_model_graph,
 )
 
@@ -48,6 +53,8 @@ MOST_STAGES = 4096
 # In a number on the command line.
 MOST_DIGITS = 15
 LEGACY_STRATEGIES: tuple[Strategy, ...] = STRATEGIES[:4]
+USUAL_MICRO_BATCHES = 8
+USUAL_STATES = "mixed-adam"
 
 
 class Request(NamedTuple):
@@ -63,6 +70,10 @@ class Request(NamedTuple):
     device: Device
     is_legacy: bool
     traced: "TracedRequest | None" = None
+    # Flags that the model's file says, by the names of `Flags`.
+    described: Mapping[str, object] = {}
+    # Our flags that were given, of those in `_SAYS`.
+    given: frozenset[str] = frozenset()
 
 
 class TracedRequest(NamedTuple):
@@ -95,28 +106,46 @@ def encode_outputs(split: PipelineSplit) -> Outputs:
     return outputs
 
 
+# Our flags with a default, and what they say by the names of `Flags`, where it has one.
+_SAYS = {
+    "seq": "seq-length",
+    "micro_batch": "micro-batch-size",
+    "micro_batches": MICRO_BATCHES,
+    "states": PURE,
+    "tflops": None,
+    "link": None,
+}
+
+
 def read_request(arguments: Namespace) -> Request:
     if arguments.legacy and arguments.capacity is not None:
         raise UsageError("--capacity does not go with --legacy, which ignores the capacity: give only one")
     default = "all" if arguments.legacy else "exact"
     metric = "memory" if arguments.legacy and arguments.metric is None else arguments.metric
     capacity = arguments.capacity
+    traced = _read_traced(arguments)
+    described = {} if traced is not None else find_flags(arguments.model)
+    given = {name: value for name in _SAYS if (value := getattr(arguments, name)) is not None}
+    named = Flags(described | {flag: given[name] for name, flag in _SAYS.items() if flag and name in given})
+    device = Device(capacity_bytes=None if capacity is None else parse_bytes(capacity))
+    if arguments.tflops is not None:
+        device = device._replace(flops_per_s=1e12 * arguments.tflops)
+    if arguments.link is not None:
+        device = device._replace(link_bytes_per_s=1e9 * arguments.link)
     return Request(
         model=arguments.model or "",
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
         metric=None if metric is None else cast("Metric", _read_name("--metric", metric, METRICS)),
-        seq_length=arguments.seq,
-        micro_batch=arguments.micro_batch,
-        micro_batches=arguments.micro_batches,
-        states=_read_name("--states", arguments.states, ("mixed-adam", "fp32-adam")),
-        device=Device(
-            flops_per_s=1e12 * arguments.tflops,
-            link_bytes_per_s=1e9 * arguments.link,
-            capacity_bytes=None if capacity is None else parse_bytes(capacity),
-        ),
+        seq_length=named.get_count("seq-length") if named.has("seq-length") else None,
+        micro_batch=named.find_count("micro-batch-size", 1),
+        micro_batches=named.find_count(MICRO_BATCHES, USUAL_MICRO_BATCHES),
+        states=_read_name("--states", arguments.states or USUAL_STATES, ("mixed-adam", "fp32-adam")),
+        device=device,
         is_legacy=arguments.legacy,
-        traced=_read_traced(arguments),
+        traced=traced,
+        described=described,
+        given=frozenset(given),
     )
 
 
@@ -133,9 +162,46 @@ def plan_model(request: Request) -> Planned:
         device=request.device,
         rule=rule,
     )
-    if request.traced is None and not request.is_legacy:
-        plan = replace(plan, not_counted=list_not_counted_of(request.model))
+    times = [] if request.is_legacy else list(_list_assumed_times(request))
+    plan = replace(plan, assumed=(*list_assumed(request, graph), *times))
+    if not request.is_legacy:
+        rules = (*NOT_COUNTED, *NOT_IN_STAGES)
+        plan = replace(plan, not_counted=list_not_counted(Flags(request.described), rules))
     return Planned(graph, plan, request)
+
+
+def list_assumed(request: Request, graph: GPTModelGraph) -> Iterator[str]:
+    """Yield what the memory of stages is based on that neither flags nor the model's file say."""
+    yield f"{count(1, 'rank')} in each stage"
+    # How many micro-batches a global batch has depends on data ranks, which are not planned here.
+    flags: dict[str, object] = {**request.described, "global-batch-size": None, "bf16": True}
+    flags |= {flag: True for name, flag in _SAYS.items() if flag is not None and name in request.given}
+    has_training = all(layer.activation_bytes is not None for layer in graph.layers)
+    has_sizes = graph.has_dropout is not None
+    flags[PLAIN_TRAINING] = has_training and has_sizes
+    if not has_training or not has_sizes:
+        flags["attention-backend"] = "unknown, or that of a traced or saved layer"
+    if not has_sizes:
+        flags |= dict.fromkeys(("seq-length", "micro-batch-size"), "those of traced or saved layers")
+    batch = graph.batch or Batch(1, 1)
+    setup = TrainingSetup(
+        seq_length=batch.sequence,
+        micro_batch_size=batch.sequences,
+        micro_batches=request.micro_batches,
+        numbers=BF16 if STATE_BYTES[request.states].weights == 2 else FP32_SHARDED,
+        has_hidden_dropout=graph.has_dropout is True,
+    )
+    vocabulary = max((layer.vocab_size or 0 for layer in graph.layers), default=0)
+    yield from list_setup_assumptions(setup, Flags(flags), vocabulary)
+    if has_training and "states" not in request.given:
+        yield f"{STATE_BYTES[request.states].total} bytes a parameter ({request.states})"
+
+
+def _list_assumed_times(request: Request) -> Iterator[str]:
+    if "tflops" not in request.given:
+        yield f"devices of {request.device.flops_per_s / 1e12:,.0f} TFLOP/s"
+    if "link" not in request.given:
+        yield f"links of {request.device.link_bytes_per_s / 1e9:,.0f} GB/s"
 
 
 def make_graph(request: Request) -> GPTModelGraph:
@@ -192,7 +258,7 @@ def _read_traced(arguments: Namespace) -> TracedRequest | None:
         return None
     if arguments.model is not None or arguments.legacy:
         raise UsageError("--factory does not go with --model or --legacy: give only one of them")
-    if arguments.seq is not None or arguments.micro_batch != 1:
+    if arguments.seq is not None or arguments.micro_batch is not None:
         raise UsageError("--factory does not go with --seq or --micro-batch: --input SHAPE has these sizes")
     if not inputs:
         raise UsageError(
@@ -337,6 +403,7 @@ def compare_with_measured(request: Request, measured: str, split: str | None) ->
         job,
         source=measured,
         capacity_bytes=request.device.capacity_bytes,
+        assumed=tuple(list_assumed(request, graph)),
     )
 
 
@@ -422,11 +489,11 @@ OF_STAGES = {
     "stages": "2-8",
     "strategy": None,
     "metric": None,
-    "micro_batch": 1,
-    "micro_batches": 8,
-    "states": "mixed-adam",
-    "tflops": 100.0,
-    "link": 25.0,
+    "micro_batch": None,
+    "micro_batches": None,
+    "states": None,
+    "tflops": None,
+    "link": None,
     "capacity": None,
     "legacy": False,
     "factory": None,
@@ -476,16 +543,20 @@ class NothingFitsReport(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool = False
     # What would fit.
     reason: str
+    # What was assumed, since neither flags nor files say it.
+    assumed: tuple[str, ...]
 
 
 def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
     if arguments.json:
-        emit_json(NothingFitsReport(reason=str(error)))
+        emit_json(NothingFitsReport(reason=str(error), assumed=error.assumed))
     else:
-        from vramscope.exporters.text import wrap
+        from vramscope.exporters.text import describe_assumptions, wrap
 
+        sentences = (f"Nothing fits: {error}", describe_assumptions(error.assumed))
         emit_fitted(
-            read_settings(arguments), lambda width: "\n".join(wrap(f"Nothing fits: {error}", width)) + "\n"
+            read_settings(arguments),
+            lambda width: "".join(f"{line}\n" for each in sentences for line in wrap(each, width)),
         )
     if arguments.output is not None:
         print("vramscope plan: no file was written, because nothing fits", file=sys.stderr)

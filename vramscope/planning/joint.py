@@ -1,6 +1,6 @@
 """`plan_cluster`: all degrees of parallelism at once, for the devices of a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -17,11 +17,18 @@ from vramscope.analyzers.planning.cluster import (
     parse_short_form,
 )
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
+from vramscope.analyzers.planning.joint.space import find_gpu
 from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup, check_all
-from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
+from vramscope.analyzers.planning.theory.configs.assumptions import list_assumptions
 from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
-from vramscope.analyzers.planning.theory.configs.document import find_positions
-from vramscope.analyzers.planning.theory.configs.flags import Flags
+from vramscope.analyzers.planning.theory.configs.document import Described, choose_tokens
+from vramscope.analyzers.planning.theory.configs.flags import (
+    MICRO_BATCHES,
+    RECOMPUTE_EVERY,
+    Flags,
+    TrainingRun,
+)
+from vramscope.analyzers.planning.theory.configs.megatron import read_setup
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.analyzers.planning.theory.shape import Recompute
 from vramscope.analyzers.planning.time import (
@@ -31,12 +38,14 @@ from vramscope.analyzers.planning.time import (
     fit_layer_profile,
     fit_runs,
 )
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.analyzers.sentence import count
+from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.galvatron import read_galvatron_hardware, read_layer_profile
 from vramscope.engine.text import suggest
+from vramscope.engine.units import format_share
 from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
 from vramscope.exporters.text import NOTEBOOK_WIDTH, format_html
 
@@ -187,13 +196,12 @@ def _read_run(row: _Row, shape: ModelShape, cluster: Cluster, options: JointOpti
         is_sequence_parallel=row.is_set("seq_parallel"),
         virtual_stages=row.count("pieces", 1),
     )
-    setup = TrainingSetup(
+    setup = replace(
+        options.make_setup(),
         seq_length=row.count("seq", options.seq_length),
         micro_batch_size=size,
         micro_batches=row.count("gbs", options.global_batch) // max(1, data * size),
-        numbers=options.numbers,
         zero_stage=row.count("zero", 1),
-        attention=options.attention,
         recompute=row.read_recompute("none"),
     )
     try:
@@ -258,7 +266,8 @@ def plan_cluster(
         model: A known name or a configuration file, as for `vramscope estimate`.
         cluster: A cluster, or an argument of `read_cluster`: a file, a short form, or `local`.
         global_batch: Sequences in a step, over all ranks.
-        seq_length: Tokens in a sequence; None for 4,096, or fewer if the model has fewer positions.
+        seq_length: Tokens in a sequence; None for those of the file, else 4,096, or fewer if the model has
+            fewer positions.
         efficiency: Share of the peak speed that large matrix products reach, 0 to 1; None for the default.
         measured_times: A file of measured times, see `learn_times`.
         choices: What to choose from, see `PlanChoices`.
@@ -270,16 +279,73 @@ def plan_cluster(
     described = describe_model(model)
     shape = described.shape
     where = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    tokens = choose_sequence(find_positions(described)) if seq_length is None else seq_length
-    options = replace(JointOptions(global_batch=global_batch, seq_length=tokens), **_settle(choices))
+    tokens = choose_tokens(described) if seq_length is None else seq_length
+    options = JointOptions(
+        global_batch=global_batch, seq_length=tokens, training=_read_training(described, tokens, where)
+    )
+    options = replace(options, **_settle(choices))
     assumptions = TimeAssumptions()
     if measured_times is not None:
         assumptions = learn_times(Path(measured_times), shape, where, options)
     if efficiency is not None:
         assumptions = replace(assumptions, product_efficiency=efficiency)
-    plan = plan_jointly(Path(model).name, shape, where, options, assumptions)
+    given = set(choices)
+    given |= {"seq_length"} if seq_length is not None else set()
+    given |= {"efficiency"} if efficiency is not None or assumptions.calibration is not None else set()
+    assumed = tuple(_list_assumed(described, where, options, assumptions, given))
+    try:
+        plan = plan_jointly(Path(model).name, shape, where, options, assumptions)
+    except NothingFitsError as error:
+        raise NothingFitsError(str(error), assumed=assumed) from None
     known = {name: getattr(plan, name) for name in plan.__struct_fields__}
-    return ShownPlan(**known | {"not_counted": list_not_counted(Flags(described.flags))})
+    return ShownPlan(**known | {"not_counted": list_not_counted(Flags(described.flags)), "assumed": assumed})
+
+
+def _read_training(described: Described, tokens: int, cluster: Cluster) -> TrainingSetup:
+    """Return how a model is trained, apart from what a plan decides, as `estimate` reads it.
+
+    Of what depends on the layout it has the most; the plan reduces it by each layout.
+    """
+    decided = (
+        "recompute-granularity",
+        "recompute-activations",
+        "recompute-method",
+        "recompute-modules",
+        "recompute-num-layers",
+        RECOMPUTE_EVERY,
+        "distribute-saved-activations",
+    )
+    flags = {**described.flags, **dict.fromkeys(decided)}
+    flags |= {"seq-length": tokens, "micro-batch-size": 1, MICRO_BATCHES: MOST_NUMBER}
+    named = Flags(flags)
+    return read_setup(
+        named,
+        ParallelLayout(tensor=2, pipeline=2),
+        find_gpu(cluster.devices[0].kind) or "h100",
+        is_deterministic=named.is_on("deterministic-mode"),
+    )
+
+
+def _list_assumed(
+    described: Described, cluster: Cluster, options: JointOptions, times: TimeAssumptions, given: set[str]
+) -> Iterator[str]:
+    """Yield what a plan takes that neither arguments nor files say; `given` has the names of arguments."""
+    # The plan chooses the micro-batch; its caller always gives the global batch.
+    flags = {**described.flags, "micro-batch-size": 1, "global-batch-size": options.global_batch}
+    flags |= {"seq-length": options.seq_length} if "seq_length" in given else {}
+    run = TrainingRun(name="", shape=described.shape, layout=ParallelLayout(), setup=options.make_setup())
+    has_gpu = find_gpu(cluster.devices[0].kind) is not None
+    yield from list_assumptions(run, Flags(flags), has_ranks=True, has_gpu=has_gpu)
+    if "context" not in given:
+        yield count(options.context, "context-parallel rank")
+    if "memory_share" not in given:
+        yield f"{format_share(options.memory_share)} of each device's memory"
+    if "efficiency" not in given:
+        yield f"matrix products at {format_share(times.product_efficiency)} of the peak"
+    # A short form without a network has that of its devices' vendor.
+    is_short = is_short_form(cluster.name) and ":" not in cluster.name
+    if cluster.network is not None and cluster.network.kind is not None and is_short:
+        yield f"{cluster.network.kind} between nodes"
 
 
 def _settle(choices: PlanChoices) -> dict[str, object]:

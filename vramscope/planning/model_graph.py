@@ -24,11 +24,8 @@ from vramscope.analyzers.planning.graph import (
 )
 from vramscope.analyzers.planning.graph.catalog import MODELS
 from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
-from vramscope.analyzers.planning.theory.configs import Flags
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
-from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
-from vramscope.analyzers.planning.theory.configs.flags import NotCounted
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import ErrorPart, InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.extras import require_package
@@ -73,15 +70,16 @@ def describe_model(model: str | Path) -> Described:
         raise InputFileError(f"{show_path(path)}: {error}") from error
 
 
-def list_not_counted_of(model: str | Path) -> tuple[NotCounted, ...]:
-    """Return the flags of a model's description that `estimate` names as not counted.
+def find_flags(model: str | Path) -> dict[str, object]:
+    """Return the flags that the description of a model says, as `estimate` reads it.
 
-    Nothing is listed of what `estimate` cannot read: an encoder, or the saved graph of a model.
+    There are no flags of what `estimate` cannot read: an encoder, or the saved graph of a model.
     """
     try:
-        return list_not_counted(Flags(describe_model(model).flags))
+        flags = describe_model(model).flags
     except (UsageError, InputFileError):
-        return ()
+        return {}
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def _check_is_decoder(name: str) -> str:
@@ -196,12 +194,9 @@ def create_gpt_model_graph(
     layers, edges, written = plan_layers(
         sizes, seq_length=seq_length, micro_batch=micro_batch, data_type=data_type, figures=figures
     )
-    return GPTModelGraph(layers, edges, written, name, _find_batch(sizes, seq_length, micro_batch))
-
-
-def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: int) -> Batch:
-    sizes = find_model(model) if isinstance(model, str) else model
-    return Batch(choose_sequence(sizes.positions) if seq_length is None else seq_length, micro_batch)
+    known = find_model(sizes) if isinstance(sizes, str) else sizes
+    batch = Batch(choose_sequence(known.positions) if seq_length is None else seq_length, micro_batch)
+    return GPTModelGraph(layers, edges, written, name, batch, has_dropout=known.has_dropout)
 
 
 _SCRIPT = "vramscope.engine.workloads.model_tracer"

@@ -266,6 +266,7 @@ class ModelGraph:
         edges: Between existing layers.
         config: Sizes of the model, as they are written to its file.
         batch: Batch of activations and FLOPs; None where a file does not state it.
+        has_dropout: Whether activations have the masks of dropout; None where layers were traced or saved.
 
     Raises:
         UsageError: A layer is there twice or missing, the graph has a cycle, or it falls into parts.
@@ -278,9 +279,12 @@ class ModelGraph:
         config: Config,
         name: str = "model",
         batch: Batch | None = None,
+        *,
+        has_dropout: bool | None = None,
     ) -> None:
         self.name = name
         self.batch = batch
+        self.has_dropout = has_dropout
         self.config = dict(config)
         self.edges = list(edges)
         self.graph = _build_graph(layers, edges, name)

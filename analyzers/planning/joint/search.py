@@ -16,7 +16,7 @@ import msgspec
 from ....engine.errors import NothingFitsError, UsageError
 from ....engine.units import GIB, format_share
 from ..cluster import Cluster
-from ..theory import ModelShape, TrainingSetup, estimate_stages
+from ..theory import ModelShape, estimate_stages
 from ..theory.shape import check_shape
 from ..time import StepTime, TimeAssumptions, count_model_flops, settle_assumptions
 from .evaluation import Evaluation, Evaluator, Pricing
@@ -37,7 +37,7 @@ from .space import (
     PrunedCount,
     SearchSpace,
     check_options,
-    name_gpu,
+    find_gpu,
 )
 
 
@@ -78,7 +78,7 @@ class _Search:
         self, shape: ModelShape, cluster: Cluster, options: JointOptions, assumptions: TimeAssumptions
     ) -> None:
         node = min(len(each.devices) for each in cluster.nodes)
-        gpu = name_gpu(cluster.devices[0].kind)
+        gpu = find_gpu(cluster.devices[0].kind)
         self.space = SearchSpace(shape, len(cluster.devices), node, options, gpu)
         self.pricing = Pricing(shape, cluster, assumptions)
         self.evaluator = Evaluator(shape, cluster, self.pricing, options.memory_share)
@@ -108,8 +108,7 @@ class _Search:
 
     def count_flops(self) -> float:
         options = self._options
-        setup = TrainingSetup(seq_length=options.seq_length, micro_batch_size=1, attention=options.attention)
-        return count_model_flops(self._shape, setup, options.global_batch)
+        return count_model_flops(self._shape, options.make_setup(), options.global_batch)
 
     def list_pruned(self) -> tuple[PrunedCount, ...]:
         pruned = self.space.pruned + self.pruned
@@ -367,6 +366,6 @@ def _fits(shape: ModelShape, devices: int, cluster: Cluster, options: JointOptio
     """Return whether so many devices, as small as the smallest, have a configuration that fits."""
     node = min(len(each.devices) for each in cluster.nodes)
     most = min(device.memory_bytes for device in cluster.devices) * options.memory_share
-    gpu = name_gpu(cluster.devices[0].kind)
+    gpu = find_gpu(cluster.devices[0].kind)
     space = SearchSpace(shape, devices, max(node, 1), options, gpu)
     return any(_find_peak(shape, each) <= most for each in _list_smallest(space.list_candidates()))

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from ....engine.errors import UsageError
-from ..theory import BF16, ModelShape, NumberFormat, ParallelLayout, RankMemory, TrainingSetup
+from ..theory import ModelShape, ParallelLayout, RankMemory, TrainingSetup
 from ..theory.configs.flags import NotCounted
-from ..theory.shape import GPUS, Attention, Gpu, Recompute
+from ..theory.shape import GPUS, Gpu, Recompute
 from ..time import StepTime
 
 # A joint plan: configurations in order of their step time, with the memory of every rank.
@@ -92,6 +92,8 @@ class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the order of devices was searched exactly, or how far from the best it is at most."""
     not_counted: tuple[NotCounted, ...] = ()
     """Flags of the model's file that change memory and are not in the estimates."""
+    assumed: tuple[str, ...] = ()
+    """What was assumed, since neither flags nor files say it."""
 
 
 # What a joint plan may choose from.
@@ -122,8 +124,14 @@ class JointOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory_share: float = MEMORY_SHARE
     top: int = 10
     """Number of configurations wanted."""
-    numbers: NumberFormat = BF16
-    attention: Attention = "fused"
+    training: TrainingSetup | None = None
+    """What a plan does not choose: number formats, attention, dropout, kernels. None: a setup's defaults."""
+
+    def make_setup(self) -> TrainingSetup:
+        """Return what all configurations share, with micro-batches of one sequence."""
+        if self.training is None:
+            return TrainingSetup(seq_length=self.seq_length, micro_batch_size=1)
+        return msgspec.structs.replace(self.training, seq_length=self.seq_length, micro_batch_size=1)
 
 
 def check_options(options: JointOptions) -> None:
@@ -184,16 +192,23 @@ class Candidate(NamedTuple):
 class SearchSpace:
     """The configurations of a model on so many devices; all of them are used.
 
-    `node_devices` are those of the smallest node; `gpu` decides the workspaces of libraries.
+    `node_devices` are those of the smallest node; `gpu` decides the workspaces of libraries, None for those
+    of the setup.
     """
 
     def __init__(
-        self, shape: ModelShape, devices: int, node_devices: int, options: JointOptions, gpu: Gpu = "h100"
+        self,
+        shape: ModelShape,
+        devices: int,
+        node_devices: int,
+        options: JointOptions,
+        gpu: Gpu | None = None,
     ) -> None:
         self._shape = shape
         self._devices = devices
         self._options = options
-        self._gpu = gpu
+        setup = options.make_setup()
+        self._setup = msgspec.structs.replace(setup, gpu=gpu or setup.gpu)
         self._most_tensor = options.max_tensor or node_devices
         # Configurations that were looked at, valid or not.
         self.considered = 0
@@ -282,23 +297,24 @@ class SearchSpace:
             is_sequence_parallel=variant.is_sequence_parallel,
             virtual_stages=variant.virtual_stages,
         )
-        setup = TrainingSetup(
-            seq_length=self._options.seq_length,
+        usual = self._setup
+        micro_batches = self._options.global_batch // (degrees.data * variant.micro_batch)
+        setup = msgspec.structs.replace(
+            usual,
             micro_batch_size=variant.micro_batch,
-            micro_batches=self._options.global_batch // (degrees.data * variant.micro_batch),
-            numbers=self._options.numbers,
+            micro_batches=micro_batches,
             zero_stage=variant.zero_stage,
-            attention=self._options.attention,
+            keeps_stage_whole=usual.keeps_stage_whole and degrees.pipeline > 1,
             recompute=variant.recompute,
-            gpu=self._gpu,
+            deferred_gradients=min(usual.deferred_gradients, micro_batches),
         )
         return Candidate(degrees, layout, setup)
 
 
-def name_gpu(kind: str | None) -> Gpu:
-    """Return the memory theory's name of a device; `h100` where it knows none like it."""
+def find_gpu(kind: str | None) -> Gpu | None:
+    """Return the memory theory's name of a device; None where it knows none like it."""
     name = (kind or "").lower()
-    return max((gpu for gpu in GPUS if gpu in name), key=len, default="h100")
+    return max((gpu for gpu in GPUS if gpu in name), key=len, default=None)
 
 
 def list_divisors(number: int) -> list[int]:

@@ -57,6 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Why this one; where nothing fits, what would fit."""
     not_counted: tuple[NotCounted, ...] = ()
     """Flags of the model's file that change memory and are not in the sizes, as of `estimate`."""
+    assumed: tuple[str, ...] = ()
+    """What was assumed, since neither flags nor files say it."""
 
     @property
     def recommended(self) -> PartitionResult:

@@ -60,7 +60,7 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
     rows, _, rest = text.partition("configurations considered; left out:")
     assert all(len(line) <= 80 for line in rows.splitlines())
     assert "an estimated" in text
-    assert "assumed, not measured" in " ".join(rest.split())
+    assert "of the peak (not measured here)" in " ".join(rest.split())
     assert "faster than the next" in text
     wide = describe_joint_plan(report_joint_plan(plan), 200)
     assert "TFLOP/s" in wide

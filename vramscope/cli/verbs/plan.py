@@ -119,19 +119,20 @@ def _add_training(parser: ArgumentParser) -> None:
         "--seq",
         metavar="N",
         type=COUNT,
-        help="tokens in a sequence (default: the most the model allows, up to 4096)",
+        help="tokens in a sequence (default: those of the model's file, else the most the model allows, up "
+        "to 4096)",
     )
     add_old_flag(group, "--seq-length", use="--seq", dest="seq", type=COUNT)
     group.add_argument(
-        "--micro-batch", metavar="N", type=COUNT, default=1, help="sequences in a micro-batch (default 1)"
+        "--micro-batch",
+        metavar="N",
+        type=COUNT,
+        help="sequences in a micro-batch (default: those of the model's file, else 1)",
     )
-    group.add_argument(
-        "--micro-batches", metavar="N", type=COUNT, default=8, help="micro-batches in a step (default 8)"
-    )
+    group.add_argument("--micro-batches", metavar="N", type=COUNT, help="micro-batches in a step (default 8)")
     group.add_argument(
         "--states",
         metavar="NAME",
-        default="mixed-adam",
         help="model states: mixed-adam (18 bytes a parameter, default) or fp32-adam (16)",
     )
     group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
@@ -139,14 +140,12 @@ def _add_training(parser: ArgumentParser) -> None:
         "--tflops",
         metavar="N",
         type=SPEED,
-        default=100.0,
         help="assumed speed of a device in TFLOP/s (default 100)",
     )
     group.add_argument(
         "--link",
         metavar="N",
         type=SPEED,
-        default=25.0,
         help="assumed speed between stages in GB/s (default 25)",
     )
 

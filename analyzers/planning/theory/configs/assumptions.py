@@ -1,7 +1,7 @@
-"""What an estimate assumes where neither flags nor files say, and what it read and does not count.
+"""What an estimate or a plan assumes where neither flags nor files say, and what it read and does not count.
 
-Both are printed with every estimate: a size that nobody gave is no fact, and a feature that takes memory
-and is not counted makes the estimate a bound.
+Both are printed with every estimate and plan: a size that nobody gave is no fact, and a feature that takes
+memory and is not counted makes the estimate a bound.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ....sentence import count
+from ..shape import TrainingSetup
 from .audit import list_not_counted
 from .flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, Flags, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
@@ -26,30 +27,47 @@ def choose_sequence(positions: int | None) -> int:
 class _Assumption(NamedTuple):
     # Flags of which any says it.
     flags: tuple[str, ...]
-    describe: Callable[[TrainingRun, Flags], str]
+    describe: Callable[[TrainingSetup], str]
 
 
-def _describe_vocabulary(run: TrainingRun, flags: Flags) -> str:
+def _describe_vocabulary(vocabulary: int, flags: Flags) -> str:
     kind = flags.find_word("tokenizer-type", "")
     why = f"that of {kind}" if kind in VOCABS else "GPT-2's"
-    return f"a vocabulary of {run.shape.vocab or DEFAULT_VOCAB:,} ({why})"
+    return f"a vocabulary of {vocabulary or DEFAULT_VOCAB:,} ({why})"
 
 
 _ASSUMPTIONS = (
-    _Assumption(("seq-length",), lambda run, _: f"sequences of {run.setup.seq_length:,} tokens"),
+    _Assumption(("seq-length",), lambda setup: f"sequences of {setup.seq_length:,} tokens"),
     _Assumption(
         ("micro-batch-size",),
-        lambda run, _: f"micro-batches of {count(run.setup.micro_batch_size, 'sequence')}",
+        lambda setup: f"micro-batches of {count(setup.micro_batch_size, 'sequence')}",
     ),
     _Assumption(
         ("global-batch-size", MICRO_BATCHES),
-        lambda run, _: f"{count(run.setup.micro_batches, 'micro-batch')} in a step",
+        lambda setup: f"{count(setup.micro_batches, 'micro-batch')} in a step",
     ),
     _Assumption(
         ("attention-backend", "use-flash-attn", "transformer-impl"),
-        lambda run, _: f"{run.setup.attention} attention",
+        lambda setup: f"{setup.attention} attention",
     ),
 )
+
+
+def list_setup_assumptions(setup: TrainingSetup, flags: Flags, vocabulary: int) -> Iterator[str]:
+    """Yield what is assumed of batch, kernels, vocabulary and numbers; `flags` are all that were given."""
+    for names, describe in _ASSUMPTIONS:
+        if not any(flags.has(name) for name in names):
+            yield describe(setup)
+    # A model that is known by its name, or from a table of its sizes, has a vocabulary.
+    if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
+        yield _describe_vocabulary(vocabulary, flags)
+    if flags.is_on(PLAIN_TRAINING):
+        # A given precision is a flag of ours, whatever it is.
+        is_assumed = setup.numbers.weight_bytes == 2 and not flags.has(PURE)
+        dropout = "with dropout" if setup.has_hidden_dropout else "without dropout"
+        yield f"training in bf16 {dropout}" if is_assumed else f"training {dropout}"
+    elif not flags.has("bf16") and not flags.has("fp16"):
+        yield "training in fp32"
 
 
 def list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> tuple[str, ...]:
@@ -67,18 +85,7 @@ def list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu
 def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> Iterator[str]:
     if not has_ranks:
         yield count(run.layout.world_size, "rank")
-    for names, describe in _ASSUMPTIONS:
-        if not any(flags.has(name) for name in names):
-            yield describe(run, flags)
-    # A model that is known by its name, or from a table of its sizes, has a vocabulary.
-    if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
-        yield _describe_vocabulary(run, flags)
-    if flags.is_on(PLAIN_TRAINING):
-        # A given precision is a flag of ours, whatever it is.
-        is_assumed = run.setup.numbers.weight_bytes == 2 and not flags.has(PURE)
-        yield "training in bf16 without dropout" if is_assumed else "training without dropout"
-    elif not flags.has("bf16") and not flags.has("fp16"):
-        yield "training in fp32"
+    yield from list_setup_assumptions(run.setup, flags, run.shape.vocab)
     if run.setup.has_nf4_weights and run.shape.experts is not None:
         bits = 8 * run.setup.numbers.weight_bytes
         yield f"routed experts in {bits} bits, as bitsandbytes converts nn.Linear and no 3-D parameters"

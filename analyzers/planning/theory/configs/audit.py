@@ -4,7 +4,7 @@ Every flag of one version of Megatron-LM is in one of three tables. One that is 
 memory or free it: it is named with the estimate, which then does not say that a run fits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .flags import (
@@ -380,19 +380,48 @@ _KNOWN = COUNTED | WITHOUT_INFLUENCE | {rule.flag for rule in NOT_COUNTED}
 _OFF_WORDS = frozenset({"none", "no", "off", "[]", "0.0"})
 
 
+# What an estimate counts, and the sizes of layers in pipeline stages do not: a stage has one rank there.
+NOT_IN_STAGES = (
+    Rule("tensor-model-parallel-size", "tensor parallelism", "less", quiet=("1",)),
+    Rule("context-parallel-size", "context parallelism", "less", quiet=("1",)),
+    Rule("expert-model-parallel-size", "expert parallelism", "less", quiet=("1",)),
+    Rule("use-distributed-optimizer", "states sharded over data ranks", "less"),
+    Rule("use-megatron-fsdp", "states sharded over data ranks", "less"),
+    Rule("use-custom-fsdp", "states sharded over data ranks", "less"),
+    Rule("use-torch-fsdp2", "states sharded over data ranks", "less"),
+    Rule("recompute-granularity", "recomputation", "less"),
+    Rule("recompute-activations", "recomputation", "less"),
+    Rule("optimizer-cpu-offload", "offloading of the optimizer", "less"),
+    Rule(
+        "optimizer",
+        "an optimizer other than Adam",
+        "less",
+        only=("adam8bit", "sgd", "muon", "dist_muon"),
+    ),
+    Rule("use-precision-aware-optimizer", "states in other number formats", "less"),
+    Rule("grad-reduce-in-bf16", "states in other number formats", "less"),
+    Rule("attention-backend", "attention that keeps its scores", "more", only=("unfused", "local")),
+    Rule("transformer-impl", "attention that keeps its scores", "more", only=("local",)),
+    Rule("fp8", "products in fp8", "unknown"),
+    Rule("fp8-format", "products in fp8", "unknown"),
+    Rule("fp8-hybrid", "products in fp8", "unknown"),
+    Rule("mtp-num-layers", "layers that predict further tokens", "more", quiet=("0",)),
+)
+
+
 def is_known(flag: str) -> bool:
     """Return whether a flag of Megatron-LM is in one of the tables, in its positive or negative form."""
     names = flag, flag.removeprefix("no-"), flag.removeprefix("disable-"), f"no-{flag}"
     return any(name in _KNOWN for name in (*names, f"add-{flag.removeprefix('disable-')}"))
 
 
-def list_not_counted(flags: Flags) -> tuple[NotCounted, ...]:
+def list_not_counted(flags: Flags, rules: Sequence[Rule] = NOT_COUNTED) -> tuple[NotCounted, ...]:
     """Return the flags that change memory in ways that are not modelled, each feature once.
 
     A flag that is in no table comes last: whether it changes memory is not known.
     """
     found: dict[str, NotCounted] = {}
-    for rule in NOT_COUNTED:
+    for rule in rules:
         if _is_met(rule, flags):
             found.setdefault(
                 rule.feature, NotCounted(flag=rule.flag, feature=rule.feature, effect=rule.effect)

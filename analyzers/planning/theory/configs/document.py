@@ -8,6 +8,7 @@ from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
 from ..presets import find_preset
 from ..shape import MOST_LAYERS, ModelShape
+from .assumptions import choose_sequence
 from .flags import (
     MICRO_BATCHES,
     NORMS,
@@ -37,6 +38,14 @@ class Described(NamedTuple):
 def find_positions(described: Described) -> int | None:
     """Return the longest sequence that a model is made for; None where its description does not say."""
     return described.shape.learned_positions or Flags(described.flags).find_count(POSITIONS, 0) or None
+
+
+def choose_tokens(described: Described) -> int:
+    """Return the tokens of a sequence: as the description says, else as many as `choose_sequence` assumes."""
+    flags = Flags(described.flags)
+    if flags.has("seq-length"):
+        return flags.get_count("seq-length")
+    return choose_sequence(find_positions(described))
 
 
 def describe_preset(name: str) -> Described:

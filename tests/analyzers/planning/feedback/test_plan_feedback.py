@@ -72,6 +72,10 @@ def test_each_stage_is_told_beside_its_plan(tmp_path: Path, capsys: pytest.Captu
     stages = feedback["stages"]
     assert isinstance(stages, list)
     assert [stage["allocated_bytes"] for stage in stages] == [12 * GIB, 10 * GIB, 9 * GIB, 9 * GIB]
+    assumed = feedback["assumed"]
+    assert isinstance(assumed, list)
+    assert "fused attention" in assumed
+    assert not [each for each in assumed if "TFLOP/s" in each], "speeds do not matter here"
     assert {stage["used_bytes"] for stage in stages} == {70 * GIB}
     for stage in stages:
         assert stage["reserved_bytes"] == stage["allocated_bytes"] + GIB
