@@ -317,13 +317,8 @@ def _read_training(described: Described, tokens: int, cluster: Cluster) -> Train
     )
     flags = {**described.flags, **dict.fromkeys(decided)}
     flags |= {"seq-length": tokens, "micro-batch-size": 1, MICRO_BATCHES: MOST_NUMBER}
-    named = Flags(flags)
-    return read_setup(
-        named,
-        ParallelLayout(tensor=2, pipeline=2),
-        find_gpu(cluster.devices[0].kind) or "h100",
-        is_deterministic=named.is_on("deterministic-mode"),
-    )
+    gpu = find_gpu(cluster.devices[0].kind) or "h100"
+    return read_setup(Flags(flags), ParallelLayout(tensor=2, pipeline=2), gpu)
 
 
 def _list_assumed(

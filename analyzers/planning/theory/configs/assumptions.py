@@ -89,9 +89,6 @@ def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gp
     if run.setup.has_nf4_weights and run.shape.experts is not None:
         bits = 8 * run.setup.numbers.weight_bytes
         yield f"routed experts in {bits} bits, as bitsandbytes converts nn.Linear and no 3-D parameters"
-    # A table of Megatron-LM's functional tests leaves it to the names of its cases.
-    if run.setup.is_deterministic and not flags.is_on("deterministic-mode"):
-        yield "deterministic kernels"
     if not has_gpu:
         yield f"workspaces of {run.setup.gpu.upper()}"
 

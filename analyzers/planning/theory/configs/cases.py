@@ -42,15 +42,6 @@ DEGREES = (
     "context-parallel-size",
     "expert-model-parallel-size",
 )
-_FREE_RUNS = (
-    "nondeterministic",
-    "memory_speed",
-    "perf",
-    "release",
-    "_cp2",
-    "_cp4",
-    "cross_entropy_loss_fusion",
-)
 
 
 def read_case(row: Mapping[str, str]) -> TrainingRun:
@@ -75,7 +66,6 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
         flags,
         world_size=world_size,
         gpu=named[-1] if named else "h100",
-        is_deterministic=_is_deterministic(row),
         name=row.get("case", ""),
     )
     return name_assumptions(
@@ -109,17 +99,6 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
     # A size that a tokenizer decides is no flag; the table may have it nevertheless.
     known = {name: columns.get(name) for name in ("vocab-size", BERT)}
     return Flags({**known, **given})
-
-
-def _is_deterministic(row: Mapping[str, str]) -> bool:
-    """Return whether a functional test of Megatron-LM ran with deterministic kernels.
-
-    They set CUBLAS_WORKSPACE_CONFIG=:4096:8 and --deterministic-mode except where the name says otherwise,
-    with context parallelism, and in measurements of speed (tests/functional_tests/test_cases).
-    """
-    if not row.get("golden_file"):
-        return False
-    return not any(word in row.get("case", "") for word in _FREE_RUNS)
 
 
 # What to change in a run that does not fit, found by trying: one change first, then two and three.

@@ -48,22 +48,17 @@ NOT_MODELLED = (
 )
 
 
-def read_megatron_run(
-    flags: Flags, *, world_size: int, gpu: Gpu = "h100", is_deterministic: bool = False, name: str = ""
-) -> TrainingRun:
+def read_megatron_run(flags: Flags, *, world_size: int, gpu: Gpu = "h100", name: str = "") -> TrainingRun:
     """Read the run that Megatron-LM's flags describe.
 
     Args:
         flags: The given flags; missing ones have Megatron-LM's default.
         world_size: Ranks of the job; Megatron-LM gets it from its launcher.
-        is_deterministic: Whether it runs with `--deterministic-mode`, where the flags do not say.
 
     Raises:
         UsageError: A flag is missing or no number, or the degrees do not fit the world size.
     """
-    shape = read_shape(flags)
-    deterministic = is_deterministic or flags.is_on("deterministic-mode")
-    return build_run(shape, flags, world_size=world_size, gpu=gpu, is_deterministic=deterministic, name=name)
+    return build_run(read_shape(flags), flags, world_size=world_size, gpu=gpu, name=name)
 
 
 def build_run(
@@ -72,7 +67,6 @@ def build_run(
     *,
     world_size: int,
     gpu: Gpu = "h100",
-    is_deterministic: bool = False,
     name: str = "",
 ) -> TrainingRun:
     """Return the run of a known model: layout and setup from flags; arguments as of `read_megatron_run`.
@@ -81,7 +75,7 @@ def build_run(
         UsageError: A flag is missing or no number, or the degrees do not fit the world size.
     """
     layout = read_layout(flags, shape, world_size)
-    setup = read_setup(flags, layout, gpu, is_deterministic=is_deterministic)
+    setup = read_setup(flags, layout, gpu)
     return TrainingRun(name=name, shape=shape, layout=layout, setup=setup)
 
 
@@ -175,7 +169,7 @@ _STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params"
 _BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "fp8": 1}
 
 
-def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_deterministic: bool) -> TrainingSetup:
+def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu) -> TrainingSetup:
     """Read how the model is trained.
 
     Raises:
@@ -183,6 +177,7 @@ def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_determinist
     """
     micro_batch = flags.find_count("micro-batch-size", 1)
     implementation = flags.find_word("transformer-impl", "transformer_engine")
+    is_deterministic = flags.is_on("deterministic-mode")
     micro_batches = _count_micro_batches(flags, layout, micro_batch)
     setup = TrainingSetup(
         seq_length=flags.get_count("seq-length"),

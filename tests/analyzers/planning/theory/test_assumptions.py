@@ -53,6 +53,17 @@ def test_no_layout_is_read_from_a_name() -> None:
     assert read_case(row).layout.tensor == 1
 
 
+def test_kernels_are_deterministic_by_a_flag_alone_and_not_by_the_name_of_a_test(tmp_path: Path) -> None:
+    row = {"arguments": json.dumps(TOLD), "case": "gpt3_tp1_pp1", "golden_file": "golden_values.json"}
+    assert not read_case(row).setup.is_deterministic
+    flags = {**TOLD, "deterministic-mode": True}
+    assert read_case({"arguments": json.dumps(flags)}).setup.is_deterministic
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(flags))
+    outcome = call("estimate", "--model", str(path), "--dp", "8", "--json")
+    assert json.loads(outcome.stdout)["run"]["setup"]["is_deterministic"] is True, outcome.stderr
+
+
 @pytest.mark.parametrize(
     ("positions", "tokens"), [(None, 4096), (2048, 2048), (4096, 4096), (131072, 4096), (0, 4096)]
 )
