@@ -7,7 +7,7 @@ import msgspec
 from ....engine.errors import UsageError
 from ....engine.text import suggest
 from ..theory import ExpertShape, LatentAttention, ModelShape
-from ..theory.presets import PRESETS
+from ..theory.presets import LONGEST, PRESETS
 
 Family = Literal["gpt", "llama", "moe", "t5", "bert"]
 
@@ -113,45 +113,6 @@ def _check_experts(experts: ExpertShape, what: str) -> None:
 # Decoders are taken from the presets of the memory theory. Models with an encoder, which it does not know,
 # are listed here.
 
-# Tokens of a sequence that decoders are planned for; their other sizes are among the presets.
-
-_LONGEST = {
-    "gpt-0.3b": 1024,
-    "gpt-1.5b": 1024,
-    "gpt-2.7b": 2048,
-    "gpt-6.7b": 2048,
-    "gpt2": 1024,
-    "gpt2-medium": 1024,
-    "gpt2-large": 1024,
-    "gpt2-xl": 1024,
-    "gpt3-175b": 2048,
-    "llama2-7b": 4096,
-    "llama2-13b": 4096,
-    "llama2-70b": 4096,
-    "llama3-8b": 8192,
-    "llama3-70b": 8192,
-    "llama3-405b": 131072,
-    "llama3.2-1b": 131072,
-    "llama3.2-3b": 131072,
-    "mistral-7b": 8192,
-    "qwen2.5-7b": 32768,
-    "qwen2.5-32b": 32768,
-    "qwen2.5-72b": 32768,
-    "mixtral-8x7b": 32768,
-    "mixtral-8x22b": 32768,
-    "qwen3-0.6b": 40960,
-    "qwen3-1.7b": 40960,
-    "qwen3-4b": 40960,
-    "qwen3-8b": 40960,
-    "qwen3-14b": 40960,
-    "qwen3-32b": 40960,
-    "qwen3-30b-a3b": 40960,
-    "qwen3-235b-a22b": 40960,
-    "deepseek-v2-lite": 163840,
-    "deepseek-v2": 163840,
-    "deepseek-v3": 163840,
-}
-
 
 def take_shape(shape: ModelShape, positions: int) -> Architecture:
     """Return a decoder of the memory theory as a model to plan for, without further predicted tokens.
@@ -213,7 +174,7 @@ def _make_bert(layers: int, hidden: int, heads: int) -> Architecture:
 
 
 MODELS: dict[str, Architecture] = {
-    name: take_shape(PRESETS[name], longest) for name, longest in _LONGEST.items()
+    name: take_shape(PRESETS[name], longest) for name, longest in LONGEST.items()
 } | {
     "t5-small": _make_t5(6, 512, 8, 64, 2048),
     "t5-base": _make_t5(12, 768, 12, 64, 3072),

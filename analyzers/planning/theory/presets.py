@@ -219,6 +219,45 @@ PRESETS = {
 }
 
 
+# Tokens of the longest sequence that each is made for.
+LONGEST = {
+    "gpt-0.3b": 1024,
+    "gpt-1.5b": 1024,
+    "gpt-2.7b": 2048,
+    "gpt-6.7b": 2048,
+    "gpt2": 1024,
+    "gpt2-medium": 1024,
+    "gpt2-large": 1024,
+    "gpt2-xl": 1024,
+    "gpt3-175b": 2048,
+    "llama2-7b": 4096,
+    "llama2-13b": 4096,
+    "llama2-70b": 4096,
+    "llama3-8b": 8192,
+    "llama3-70b": 8192,
+    "llama3-405b": 131072,
+    "llama3.2-1b": 131072,
+    "llama3.2-3b": 131072,
+    "mistral-7b": 8192,
+    "qwen2.5-7b": 32768,
+    "qwen2.5-32b": 32768,
+    "qwen2.5-72b": 32768,
+    "mixtral-8x7b": 32768,
+    "mixtral-8x22b": 32768,
+    "qwen3-0.6b": 40960,
+    "qwen3-1.7b": 40960,
+    "qwen3-4b": 40960,
+    "qwen3-8b": 40960,
+    "qwen3-14b": 40960,
+    "qwen3-32b": 40960,
+    "qwen3-30b-a3b": 40960,
+    "qwen3-235b-a22b": 40960,
+    "deepseek-v2-lite": 163840,
+    "deepseek-v2": 163840,
+    "deepseek-v3": 163840,
+}
+
+
 def find_preset(name: str) -> ModelShape:
     """Return the shape of a model by its name; a `UsageError` has the nearest name."""
     key = name.lower().replace("_", "-")
@@ -226,6 +265,11 @@ def find_preset(name: str) -> ModelShape:
         return PRESETS[key]
     hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}; or give a file")
     raise UsageError(f"unknown model {name!r}; {hint}")
+
+
+def find_longest(name: str) -> int:
+    """Return the longest sequence that a model of `find_preset` is made for, in tokens."""
+    return LONGEST[name.lower().replace("_", "-")]
 
 
 # Two formulas published by others, as yardsticks: Megatron-LM's own estimate, and that of a fork of it.

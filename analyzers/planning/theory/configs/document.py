@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
-from ..presets import find_preset
+from ..presets import find_longest, find_preset
 from ..shape import MOST_LAYERS, ModelShape
 from .assumptions import choose_sequence
 from .flags import (
@@ -54,7 +54,7 @@ def describe_preset(name: str) -> Described:
     Raises:
         UsageError: No model has the name.
     """
-    return Described(find_preset(name), flag_plain_training())
+    return Described(find_preset(name), {POSITIONS: find_longest(name), **flag_plain_training()})
 
 
 def describe_config(config: RunConfig) -> Described:

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.vramscope.cli.running import call
+from vramscope.analyzers.planning.graph import find_model
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
 from vramscope.analyzers.planning.theory.configs.cases import read_case
+from vramscope.analyzers.planning.theory.configs.document import choose_tokens, describe_preset
+from vramscope.analyzers.planning.theory.presets import PRESETS
 
 SIZES = {"num-layers": 4, "hidden-size": 512, "num-attention-heads": 8}
 TOLD = {
@@ -69,6 +72,11 @@ def test_kernels_are_deterministic_by_a_flag_alone_and_not_by_the_name_of_a_test
 )
 def test_a_sequence_is_as_long_as_the_model_allows_up_to_a_bound(positions: int | None, tokens: int) -> None:
     assert choose_sequence(positions) == tokens
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_of_a_known_model_all_verbs_take_the_same_length(name: str) -> None:
+    assert choose_tokens(describe_preset(name)) == choose_sequence(find_model(name).positions)
 
 
 CONFIG = {
