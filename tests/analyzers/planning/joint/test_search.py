@@ -13,7 +13,13 @@ from vramscope.analyzers.planning.cluster.model import find_device
 from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
 from vramscope.analyzers.planning.joint.evaluation import Evaluator, Pricing
 from vramscope.analyzers.planning.joint.space import Candidate, Degrees, SearchSpace
-from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, estimate_stages
+from vramscope.analyzers.planning.theory import (
+    FP32,
+    ModelShape,
+    ParallelLayout,
+    TrainingSetup,
+    estimate_stages,
+)
 from vramscope.analyzers.planning.theory.presets import find_preset
 from vramscope.analyzers.planning.time import TimeAssumptions, estimate_step
 from vramscope.engine.errors import UsageError
@@ -22,6 +28,19 @@ SMALL = ModelShape(
     layers=4, hidden=1024, heads=4, kv_groups=4, head_channels=256, ffn=4096, vocab=32000, is_gated=True
 )
 MEMORY_BYTES = 4 << 30
+# A training that a model's file may describe, with all that is not usual.
+READ = TrainingSetup(
+    seq_length=1024,
+    micro_batch_size=1,
+    numbers=FP32,
+    attention="unfused",
+    has_attention_dropout=True,
+    has_hidden_dropout=True,
+    has_attention_mask=True,
+    keeps_stage_whole=True,
+    deferred_gradients=10**9,
+    is_fp8=True,
+)
 
 
 def make_cluster(memory_bytes: int, devices: int = 4) -> Cluster:
@@ -81,12 +100,14 @@ def test_bounds_are_below_every_step_and_memory_grows_with_the_micro_batch() -> 
     """What the search leaves out by: neither may ever be wrong, also where devices differ."""
     nodes = (make_node("a", 2, find_device("a100-40gb")), make_node("b", 2, find_device("h100")))
     mixed = Cluster(name="mixed", nodes=nodes, network=Link(bytes_per_s=25e9))
-    for cluster in (make_cluster(40 << 30), mixed):
+    for cluster, training in ((make_cluster(40 << 30), None), (mixed, None), (make_cluster(40 << 30), READ)):
         pricing = Pricing(SMALL, cluster, TimeAssumptions())
         evaluator = Evaluator(SMALL, cluster, pricing, 1.0)
         peaks: dict[tuple[object, ...], tuple[int, int]] = {}
-        options = JointOptions(global_batch=4, seq_length=1024)
+        options = JointOptions(global_batch=4, seq_length=1024, training=training)
         for each in SearchSpace(SMALL, 4, 2, options).list_candidates():
+            assert training is None or each.setup.attention == training.attention
+            assert each.setup.deferred_gradients <= each.setup.micro_batches
             found = evaluator.evaluate(each)
             assert found is not None
             assert pricing.bound_step(each) <= found.time.total_s * (1 + 1e-9)
