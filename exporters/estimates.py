@@ -323,8 +323,9 @@ def _describe_card(estimate: StepEstimate) -> str:
         if part.most_bytes
     ]
     named = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    card = "A card" if estimate.gpu is None else f"A card of the kind {estimate.gpu}"
     return (
-        f"A card with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
+        f"{card} with room would show {format_range(estimate.card_least_bytes, estimate.card_most_bytes)} as "
         f"used, most likely {format_bytes(estimate.card_likely_bytes)}: with {named}, which no tensor holds."
     )
 
@@ -364,6 +365,9 @@ def _describe_method(estimate: StepEstimate) -> Iterator[str]:
             f"Values of tensors were read at {named}{f' and {more} more lines' if more > 0 else ''}; "
             "tensors have none here, so these lines got 1 for a number."
         )
+    for part in estimate.outside:
+        if part.note is not None:
+            yield f"{part.name}: {part.note}."
     if estimate.is_upper_bound:
         yield "Tensors whose sizes depend on values have their largest sizes: an upper bound."
 

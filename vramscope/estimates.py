@@ -13,7 +13,14 @@ from typing import Literal
 import msgspec
 
 from vramscope.analyzers.allocator_model import AllocatorSettingsError
-from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, TraceResult, estimate_traces
+from vramscope.analyzers.planning.cluster import find_device
+from vramscope.analyzers.planning.steps import (
+    EstimateRequest,
+    GpuKind,
+    StepEstimate,
+    TraceResult,
+    estimate_traces,
+)
 from vramscope.analyzers.planning.steps.compiled import CompiledAnalysis, CompiledEstimate, judge_compiled
 from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import ErrorPart, PackageMissingError, SettingError, UsageError
@@ -61,6 +68,8 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
     settings: str = ""
     # Measured size of the CUDA context; None for a range.
     context_bytes: int | None = None
+    # Kind of GPU that the script finds; None for one of compute capability 8.0.
+    gpu: GpuKind | None = None
 
 
 class JaxStepError(SettingError):
@@ -156,6 +165,7 @@ def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
         "is_fake": is_fake,
         "has_largest_sizes": has_largest_sizes,
         "settings": request.settings,
+        "gpu": None if request.gpu is None else request.gpu._asdict(),
         "depths": choose_depths(request, is_fake=is_fake),
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -226,6 +236,7 @@ def estimate_step(
     optimizer: OptimizerName = "adamw",
     capacity_bytes: int | None = None,
     context_bytes: int | None = None,
+    gpu: str | None = None,
     is_full: bool = False,
 ) -> StepEstimate:
     """Return the GPU memory that a training step needs, as `vramscope estimate --factory` prints it.
@@ -246,12 +257,15 @@ def estimate_step(
         optimizer: Optimizer, for a factory that returns a module.
         capacity_bytes: Memory of the GPU in bytes; the estimate then says whether the step fits.
         context_bytes: What the CUDA context takes on that GPU, if you have measured it; None for a range.
+        gpu: Kind of GPU, for example `h100`: its memory is the capacity unless that is given, it narrows the
+            range of the context, and the script finds its compute capability.
         is_full: Trace every layer.
 
     Raises:
         PackageMissingError: PyTorch is not installed.
         UsageError: The step cannot be traced. Errors of the user's own code are on stderr, unchanged.
     """
+    kind, size_bytes = (None, None) if gpu is None else find_gpu(gpu)
     request = StepRequest(
         factory=factory,
         batch_size=batch_size,
@@ -264,9 +278,22 @@ def estimate_step(
         is_full=is_full,
         settings=read_allocator_settings(),
         context_bytes=context_bytes,
+        gpu=kind,
     )
-    estimate = estimate_request(request, capacity_bytes)[1]
+    estimate = estimate_request(request, size_bytes if capacity_bytes is None else capacity_bytes)[1]
     return ShownEstimate(**{name: getattr(estimate, name) for name in estimate.__struct_fields__})
+
+
+def find_gpu(name: str) -> tuple[GpuKind, int | None]:
+    """Return a kind of GPU and its memory in bytes, which is None for a100: that has two sizes.
+
+    Raises:
+        UsageError: No GPU of CUDA has this name.
+    """
+    has_sizes = name.strip().lower() == "a100"
+    model = find_device("a100-80gb" if has_sizes else name, is_for_cuda=True)
+    kind = GpuKind("A100" if has_sizes else model.kind, model.capability, model.multiprocessors)
+    return kind, None if has_sizes else model.memory_bytes
 
 
 def estimate_request(request: StepRequest, capacity_bytes: int | None) -> tuple[Tracing, StepEstimate]:
@@ -295,6 +322,7 @@ def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | N
         allocator_settings=request.settings,
         capacity_bytes=capacity_bytes,
         context_bytes=request.context_bytes,
+        gpu=request.gpu,
     )
     try:
         return estimate_traces(tracing.result, asked)

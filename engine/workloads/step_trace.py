@@ -536,6 +536,10 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     """
     is_fake = request["is_fake"]
     config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
+    gpu = request.get("gpu")
+    if gpu is not None:
+        # The script takes the ways that it takes on such a GPU.
+        config |= {"kind": gpu["name"], **{name: gpu[name] for name in ("capability", "multiprocessors")}}
     if request["ranks"] is not None:
         config |= {"ranks": request["ranks"], "rank": request["rank"]}
         _name_rank(request["rank"], request["ranks"])

@@ -258,17 +258,25 @@ THEORY_FLAGS = (
     *("figure", "calibration", "lora", "quantize", "offload"),
 )
 _NO_ANNOTATIONS = "--format github goes with --model or --factory, and their estimate by vramscope alone"
-FACTORY_DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
+FACTORY_DEFAULTS = {"schedule": "1f1b", "theory": "vramscope"}
 _MARK = "vramscope_simulated"
 # As a config.json spells it; Megatron-LM's flag of this name has the path of a file.
 CHECKPOINT_FORMAT = "quantization_config"
 
 
 def estimate_factory(arguments: Namespace) -> int:
-    from vramscope.estimates import JaxStepError, StepRequest, estimate_request, read_allocator_settings
+    from vramscope.estimates import (
+        JaxStepError,
+        StepRequest,
+        estimate_request,
+        find_gpu,
+        read_allocator_settings,
+    )
 
     _check_flags(arguments)
-    capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
+    gpu, capacity_bytes = (None, None) if arguments.gpu is None else find_gpu(arguments.gpu)
+    if arguments.capacity:
+        capacity_bytes = parse_bytes(arguments.capacity)
     request = StepRequest(
         factory=arguments.factory,
         batch_size=arguments.batch_size,
@@ -281,6 +289,7 @@ def estimate_factory(arguments: Namespace) -> int:
         is_full=arguments.full,
         settings=read_allocator_settings(),
         context_bytes=arguments.context,
+        gpu=gpu,
     )
     try:
         tracing, estimate = estimate_request(request, capacity_bytes)

@@ -14,6 +14,7 @@ from .model import (
     CapacityCheck,
     DepthCheck,
     Frame,
+    GpuKind,
     OutsidePart,
     Phase,
     PhasePeak,
@@ -264,6 +265,7 @@ class EstimateRequest(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: int | None = None
     context_bytes: int | None = None
     """Measured size of the CUDA context; None for a range."""
+    gpu: GpuKind | None = None
 
 
 def estimate_traces(result: TraceResult, request: EstimateRequest) -> StepEstimate:
@@ -347,7 +349,7 @@ def _build(
     peak = max(by_phase.values(), key=lambda each: each.live_bytes)
     reserved = run.reserved_peak_bytes
     deepest = max(result.traces, key=lambda trace: trace.layers or 0)
-    outside = list_outside(deepest, reserved, request.context_bytes, result.groups)
+    outside = list_outside(deepest, reserved, request.context_bytes, result.groups, request.gpu)
     if result.has_graphs:
         outside = (*outside, size_graphs(live.kinds[ACTIVATION] + live.kinds[TEMPORARY]))
     return StepEstimate(
@@ -359,6 +361,7 @@ def _build(
         is_upper_bound=request.is_upper_bound,
         ranks=request.ranks,
         rank=request.rank,
+        gpu=None if request.gpu is None else request.gpu.name,
         layers=request.layers,
         live_peak_bytes=peak.live_bytes,
         allocated_peak_bytes=run.allocated_peak_bytes,

@@ -1,7 +1,7 @@
 """What an estimate of a training step says."""
 
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -141,6 +141,14 @@ class DepthCheck(msgspec.Struct, frozen=True, kw_only=True):
     traced_reserved_bytes: int
 
 
+class GpuKind(NamedTuple):
+    """A kind of GPU, as far as it decides how much a CUDA context takes."""
+
+    name: str
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
+
+
 class OutsidePart(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the card that no tensor of the step holds, as a range of measured or documented sizes."""
 
@@ -150,6 +158,8 @@ class OutsidePart(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes: int
     source: str
     """Where the sizes are from."""
+    note: str | None = None
+    """What the range does not know; null where nothing is to be said."""
 
 
 class CapacityCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +206,8 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks of the training; null for one process."""
     rank: int | None = None
     """Rank that the step is of, from 0; null for one process."""
+    gpu: str | None = None
+    """Kind of GPU that was asked for; null for any."""
     layers: int | None = None
     """Depth that was requested."""
     traced_layers: tuple[int, ...] = ()

@@ -7,13 +7,15 @@ what a convolution gets as workspace is chosen by cuDNN while the job runs.
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ....engine.units import MIB
-from .model import GroupUse, OutsidePart, Phase, StepTrace
+from .model import GpuKind, GroupUse, OutsidePart, Phase, StepTrace
 
 CONTEXT_NAME = "CUDA context and kernels"
 WORKSPACES_NAME = "workspaces"
-# With one tensor and lazy loading of kernels: 287,047,680 bytes (pytorch/pytorch#86509).
+# With one tensor and lazy loading of kernels: 287,047,680 bytes (pytorch/pytorch#86509). GPUs with few
+# multiprocessors take less; where the kind is known, `BARE_CONTEXTS` says how much.
 LEAST_CONTEXT_BYTES = 274 * MIB
 # Between 426 MiB without any kernel (RTX 6000 Ada, CUDA 13, unslothai/unsloth-zoo#1053) and more than
 # 1,000 MB with all of them (pytorch/pytorch#107667).
@@ -21,8 +23,42 @@ LIKELY_CONTEXT_BYTES = 512 * MIB
 # What cards showed beyond the tensors of the smallest models (GPUMemNet, A100 40 GB, seen from outside).
 MOST_CONTEXT_BYTES = 1792 * MIB
 CONTEXT_SOURCE = "pytorch#86509, pytorch#107667, unsloth-zoo#1053, GPUMemNet"
+
+
+class BareContext(NamedTuple):
+    """What a process had on a GPU before it loaded any kernel."""
+
+    gpu: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    mib: int
+    source: str
+
+    @property
+    def bytes_per_multiprocessor(self) -> float:
+        return self.mib * MIB / self.multiprocessors
+
+
+# Nearly all of it grows with the multiprocessors: three kinds of one architecture, from 34 to 142 of them,
+# took 3.0 to 3.1 MiB for each. The drivers were of 2024 to 2026, the versions of CUDA 12 and 13.
+BARE_CONTEXTS = (
+    BareContext("A800", (8, 0), 108, 414, "kvcache-ai/Mooncake#3973"),
+    BareContext("RTX 4090", (8, 9), 128, 386, "ovg-project/kvcached#416"),
+    BareContext("RTX 6000 Ada", (8, 9), 142, 426, "unslothai/unsloth-zoo#1053"),
+    BareContext("RTX 4060 Ti", (8, 9), 34, 107, "ggml-org/llama.cpp#23604"),
+    BareContext("H100", (9, 0), 132, 534, "meta-pytorch/torchcomms#777"),
+    BareContext("H200", (9, 0), 132, 520, "kvcache-ai/Mooncake#3973"),
+    BareContext("B200", (10, 0), 148, 616, "kvcache-ai/Mooncake#3434"),
+    BareContext("RTX PRO 6000", (12, 0), 188, 555, "ggml-org/llama.cpp#23604"),
+)
+# What kernels and libraries add to it. Likely: a server on an H100 after its start, where 0.13 to 0.46 GiB
+# were seen. Most: that of the A100 above, which has as many multiprocessors as the A800.
+LIKELY_KERNELS_BYTES = 256 * MIB
+MOST_KERNELS_BYTES = MOST_CONTEXT_BYTES - 414 * MIB
+KERNELS_SOURCE = "llm-d-planner (accuracy/results/v0.19.0), GPUMemNet"
 # cuBLAS on two threads, forward and autograd: 8.125 MiB each, 32 MiB on Hopper (CublasHandlePool.cpp).
 BLAS_BYTES = (17 * MIB, 64 * MIB)
+HOPPER = (9, 0)
 # Of cuDNN, as a multiple of input and output of the largest convolution, which it may copy in another layout
 # for the product and for each gradient. Both shares cover 96 % of GPUMemNet's runs, on which they were
 # chosen: `python -m benchmarks.card_estimate`.
@@ -59,6 +95,7 @@ def list_outside(
     reserved_bytes: int,
     context_bytes: int | None = None,
     groups: Sequence[GroupUse] = (),
+    gpu: GpuKind | None = None,
 ) -> tuple[OutsidePart, ...]:
     """Return what a step takes of its card besides its tensors.
 
@@ -67,18 +104,20 @@ def list_outside(
         reserved_bytes: What the allocator reserves for its tensors.
         context_bytes: Measured size of the context; None for a range.
         groups: Process groups that move tensors of the card.
+        gpu: The kind of GPU, if it is known.
     """
-    largest = find_largest_convolution(trace)
-    most = BLAS_BYTES[1] + round(CONVOLUTION_SHARE * largest)
+    usual, on_hopper = BLAS_BYTES
+    most = on_hopper
+    most += round(CONVOLUTION_SHARE * find_largest_convolution(trace))
     most += round(RESERVED_SHARE * reserved_bytes)
     workspaces = OutsidePart(
         name=WORKSPACES_NAME,
         least_bytes=0,
-        likely_bytes=BLAS_BYTES[0],
+        likely_bytes=on_hopper if gpu is not None and gpu.capability == HOPPER else usual,
         most_bytes=most,
         source=WORKSPACES_SOURCE,
     )
-    parts = (size_context(context_bytes), workspaces)
+    parts = (size_context(context_bytes, gpu), workspaces)
     return (*parts, size_communicators(groups)) if groups else parts
 
 
@@ -116,22 +155,50 @@ def size_graphs(made_bytes: int) -> OutsidePart:
     )
 
 
-def size_context(context_bytes: int | None = None) -> OutsidePart:
-    """Return the range of the CUDA context; a measured size replaces it."""
-    if context_bytes is None:
+def size_context(context_bytes: int | None = None, gpu: GpuKind | None = None) -> OutsidePart:
+    """Return the range of the CUDA context with the kernels that a job loads.
+
+    Args:
+        context_bytes: Measured size, which replaces the range.
+        gpu: The kind of GPU, if it is known. Where contexts of its architecture were measured, the range is
+            that of its own size; else it is that of all.
+    """
+    if context_bytes is not None:
         return OutsidePart(
             name=CONTEXT_NAME,
-            least_bytes=LEAST_CONTEXT_BYTES,
-            likely_bytes=LIKELY_CONTEXT_BYTES,
-            most_bytes=MOST_CONTEXT_BYTES,
-            source=CONTEXT_SOURCE,
+            least_bytes=context_bytes,
+            likely_bytes=context_bytes,
+            most_bytes=context_bytes,
+            source="as given",
+        )
+    measured = [it for it in BARE_CONTEXTS if gpu is not None and it.capability == gpu.capability]
+    if gpu is not None and measured and gpu.multiprocessors is not None:
+        sizes = [round(gpu.multiprocessors * it.bytes_per_multiprocessor) for it in measured]
+        return OutsidePart(
+            name=CONTEXT_NAME,
+            least_bytes=min(sizes),
+            likely_bytes=max(sizes) + LIKELY_KERNELS_BYTES,
+            # No card showed more, also not those whose bare context is larger than that of an A100.
+            most_bytes=min(max(sizes) + MOST_KERNELS_BYTES, MOST_CONTEXT_BYTES),
+            source=f"{', '.join(f'{it.source} ({it.gpu})' for it in measured)}; kernels: {KERNELS_SOURCE}",
         )
     return OutsidePart(
         name=CONTEXT_NAME,
-        least_bytes=context_bytes,
-        likely_bytes=context_bytes,
-        most_bytes=context_bytes,
-        source="as given",
+        least_bytes=LEAST_CONTEXT_BYTES,
+        likely_bytes=LIKELY_CONTEXT_BYTES,
+        most_bytes=MOST_CONTEXT_BYTES,
+        source=CONTEXT_SOURCE,
+        note=None if gpu is None else _explain_wide_context(gpu),
+    )
+
+
+def _explain_wide_context(gpu: GpuKind) -> str:
+    if gpu.capability is None or gpu.multiprocessors is None:
+        return f"too little is known of {gpu.name} for a range of its own: this is the range of any GPU"
+    major, minor = gpu.capability
+    return (
+        f"no context was measured on a GPU of compute capability {major}.{minor}, such as {gpu.name}: "
+        "this is the range of any GPU"
     )
 
 

@@ -7,10 +7,16 @@ import msgspec
 import pytest
 
 from vramscope import estimates
-from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
-from vramscope.analyzers.planning.steps.outside import find_largest_convolution
+from vramscope.analyzers.planning.cluster import DEVICES
+from vramscope.analyzers.planning.steps import GpuKind, StepEstimate, StepPeaks
+from vramscope.analyzers.planning.steps.outside import (
+    BARE_CONTEXTS,
+    BareContext,
+    find_largest_convolution,
+    size_context,
+)
 from vramscope.engine.errors import PackageMissingError, UsageError
-from vramscope.estimates import StepRequest, estimate_step, judge_traces, trace_steps
+from vramscope.estimates import StepRequest, estimate_step, find_gpu, judge_traces, trace_steps
 
 from ....components import require_package
 from ....engine.simulation.simulated import run_ranks
@@ -84,6 +90,43 @@ def test_what_no_tensor_holds_is_a_range_and_a_card_must_have_its_upper_end() ->
     assert judge(found.card_most_bytes - 2 * MIB) is None, "only a smaller context leaves room"
     assert judge(found.card_least_bytes) is None
     assert judge(found.card_least_bytes - 2 * MIB) is False
+
+
+@pytest.mark.parametrize("measured", BARE_CONTEXTS, ids=lambda it: it.gpu)
+def test_a_context_that_was_measured_is_in_the_range_of_its_kind(measured: BareContext) -> None:
+    kind = GpuKind(measured.gpu, measured.capability, measured.multiprocessors)
+    part = size_context(gpu=kind)
+    assert part.least_bytes <= measured.mib * MIB <= part.likely_bytes < part.most_bytes
+    # Also where the other kinds of its architecture are all that is known, the size is close.
+    others = [it for it in BARE_CONTEXTS if it.capability == measured.capability and it != measured]
+    for other in others:
+        assert other.bytes_per_multiprocessor * measured.multiprocessors == pytest.approx(
+            measured.mib * MIB, rel=0.06
+        )
+
+
+def test_no_kind_of_gpu_has_a_wider_range_than_any_gpu() -> None:
+    wide = size_context()
+    narrower = 0
+    for device in (it for it in DEVICES.values() if it.capability is not None):
+        part = size_context(gpu=GpuKind(device.kind, device.capability, device.multiprocessors))
+        assert part.most_bytes <= wide.most_bytes
+        width, widest = (it.most_bytes - it.least_bytes for it in (part, wide))
+        assert width <= widest
+        assert (width < widest) == (part.note is None), "what is not narrower says why"
+        narrower += width < widest
+    assert narrower >= len(DEVICES) // 2
+
+
+def test_workspaces_of_blas_are_those_of_the_architecture() -> None:
+    request = StepRequest(factory="trainings:square", inputs=("8x1024",), layers=None)
+    traced = trace_steps(request)
+
+    def size(gpu: str | None) -> int:
+        kind = None if gpu is None else find_gpu(gpu)[0]
+        return judge_traces(traced, msgspec.structs.replace(request, gpu=kind), None).outside[1].likely_bytes
+
+    assert (size(None), size("rtx4090"), size("h100")) == (17 * MIB, 17 * MIB, 64 * MIB)
 
 
 def test_graphs_of_the_compiler_add_a_pool_of_their_own_at_the_upper_end() -> None:

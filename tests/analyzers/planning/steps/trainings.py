@@ -1,6 +1,7 @@
 """Training steps that the tests trace, as a user's module would make them."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -267,3 +268,11 @@ def routed(takes_all: bool = False) -> Any:
 
 def unlimited() -> Any:
     return routed(takes_all=True)
+
+
+def naming() -> Any:
+    """A step that says on stderr which GPU it finds."""
+    major, minor = torch.cuda.get_device_capability()
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    print(f"capability {major}.{minor} of {count}", file=sys.stderr)
+    return plain()
