@@ -3,7 +3,7 @@
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..analyzers.health.codes import explain_event
 from ..analyzers.sentence import count
@@ -11,6 +11,10 @@ from ..engine.jobs.foreground import Ended
 from ..engine.jobs.job_peaks import ProcessPeaks
 from ..engine.model import DeviceEvent
 from ..engine.units import format_age, format_bytes
+from .text import format_range
+
+if TYPE_CHECKING:
+    from ..analyzers.planning.steps import OutsidePart
 
 # Tenths of a second are shown below.
 _SHORT_S = 10.0
@@ -24,6 +28,12 @@ class FailedAllocation(NamedTuple):
     # Line that had allocated most of what was live, and how much.
     holder: str | None
     holder_bytes: int | None
+    # What was missing even if all that was free had been in one piece; None where that is unknown.
+    lacking_bytes: int | None = None
+
+
+# Says what a process on a simulated card would take of a real one besides its tensors.
+SizeOutside = Callable[[ProcessPeaks], "Sequence[OutsidePart]"]
 
 
 class _Card(NamedTuple):
@@ -63,6 +73,7 @@ def describe_job_end(
     read_failure: Callable[[str], FailedAllocation | None],
     host_kills: int,
     events: Sequence[DeviceEvent] = (),
+    size_outside: SizeOutside | None = None,
 ) -> list[str]:
     """Return one or two sentences, and one more where a GPU's driver reported an error meanwhile.
 
@@ -72,8 +83,9 @@ def describe_job_end(
         read_failure: Reads a flight record by its path; None where it cannot be read.
         host_kills: Processes of this host that the kernel killed meanwhile because its memory was full.
         events: Errors that drivers reported meanwhile, oldest first.
+        size_outside: Of a simulated job; without it the context that was simulated is taken as exact.
     """
-    sentences = _describe_job(ended, passed_s, processes, read_failure, host_kills)
+    sentences = _describe_job(ended, passed_s, processes, read_failure, host_kills, size_outside)
     if ended.exit_code != 0:
         has_failed = any(it.flight_record is not None for it in processes or ())
         sentences += _describe_events(events, {it.pid for it in processes or ()}, is_cause=not has_failed)
@@ -99,6 +111,7 @@ def _describe_job(
     processes: Sequence[ProcessPeaks] | None,
     read_failure: Callable[[str], FailedAllocation | None],
     host_kills: int,
+    size_outside: SizeOutside | None,
 ) -> list[str]:
     how = _describe_end(ended, passed_s, host_kills)
     if processes is None:
@@ -107,12 +120,18 @@ def _describe_job(
     if not cards:
         return [f"{how}; no process of the job used a GPU through PyTorch or JAX"]
     fullest = max(cards, key=lambda card: card.share)
-    first = f"{how}; {_describe_peak(fullest, processes, is_fine=ended.exit_code == 0)}"
     failed = [it for it in processes if it.flight_record is not None]
-    if not failed:
-        return [first]
-    newest = max(failed, key=lambda it: it.flight_record or "")
-    failure = read_failure(newest.flight_record or "")
+    newest = max(failed, key=lambda it: it.flight_record or "", default=None)
+    failure = None if newest is None else read_failure(newest.flight_record or "")
+    peak = _describe_peak(fullest, len(processes))
+    if fullest.processes[0].is_simulated:
+        # An error on another card does not say how much is missing on this one.
+        is_here = newest is not None and newest in fullest.processes
+        lacking_bytes = failure.lacking_bytes if failure is not None and is_here else None
+        peak += _judge_simulated(
+            fullest, size_outside, is_fine=ended.exit_code == 0, lacking_bytes=lacking_bytes
+        )
+    first = f"{how}; {peak}"
     return [first] if failure is None else [first, _describe_failure(failure)]
 
 
@@ -147,27 +166,53 @@ def _group(processes: Sequence[ProcessPeaks]) -> list[_Card]:
     return [_Card(tuple(members)) for members in found.values()]
 
 
-def _describe_peak(card: _Card, processes: Sequence[ProcessPeaks], *, is_fine: bool) -> str:
+def _describe_peak(card: _Card, process_count: int) -> str:
     reserved = format_bytes(card.reserved_bytes)
     total_bytes = card.total_bytes
     whole = "" if total_bytes is None else f" of {format_bytes(total_bytes)}"
-    where = _name_place(card, len(processes))
+    where = _name_place(card, process_count)
     if not card.processes[0].is_simulated:
         pool = f", reserved {reserved}" if card.reserved_bytes else ""
         return f"peak allocated {format_bytes(card.allocated_bytes)}{pool}{whole}{where}"
     context = f" with {format_bytes(card.context_bytes)} of context" if card.context_bytes else ""
     upper = "up to " if len(card.processes) > 1 else ""
-    peak = f"simulated: peak reserved {upper}{reserved}{whole}{context}{where}"
+    return f"simulated: peak reserved {upper}{reserved}{whole}{context}{where}"
+
+
+def _judge_simulated(
+    card: _Card, size_outside: SizeOutside | None, *, is_fine: bool, lacking_bytes: int | None
+) -> str:
+    """Return whether a job would fit a real card: by the range of what no tensor holds, as for an estimate.
+
+    It ran next to its context alone. Without an error it fits if there is room for the upper end of the
+    range; after one it does not fit if the lower end would not have left as much more as was missing.
+
+    Args:
+        lacking_bytes: What was missing at its error; None where that is unknown.
+    """
     ooms = sum(it.ooms for it in card.processes)
-    if total_bytes is None or (not is_fine and not ooms):
-        return peak
+    errors = count(ooms, "out-of-memory error")
+    if ooms and is_fine:
+        return f"; the job handled {errors}"
+    if card.total_bytes is None or (not is_fine and not ooms):
+        return ""
+    set_aside_bytes = card.context_bytes
+    least_bytes = most_bytes = set_aside_bytes
+    if size_outside is not None:
+        parts = [part for process in card.processes for part in size_outside(process)]
+        least_bytes = sum(part.least_bytes for part in parts)
+        most_bytes = sum(part.most_bytes for part in parts)
+    room = f"with {format_range(least_bytes, most_bytes)} for what no tensor holds"
     if ooms:
-        errors = count(ooms, "out-of-memory error")
-        return f"{peak}; the job handled {errors}" if is_fine else f"{peak}: does not fit, {errors}"
-    headroom_bytes = total_bytes - card.reserved_bytes - card.context_bytes
-    if headroom_bytes < 0:
-        return f"{peak}: fits, as its processes had their peaks at different times"
-    return f"{peak}: fits, {format_bytes(headroom_bytes)} headroom"
+        gained_bytes = set_aside_bytes - least_bytes
+        is_sure = gained_bytes <= 0 or (lacking_bytes is not None and lacking_bytes > gained_bytes)
+        return f": {'does not fit' if is_sure else 'cannot say whether it fits'} {room}, {errors}"
+    headroom_bytes = card.total_bytes - card.reserved_bytes - most_bytes
+    if headroom_bytes >= 0:
+        return f": fits {room}, at least {format_bytes(headroom_bytes)} headroom"
+    if most_bytes <= set_aside_bytes:
+        return f": fits {room}, as its processes had their peaks at different times"
+    return f": cannot say whether it fits {room}"
 
 
 def _name_place(card: _Card, process_count: int) -> str:

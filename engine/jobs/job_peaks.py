@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import RuntimeFolderError
 from ..model import RankCoordinates
+from ..model.outside import OutsideUse
 from ..paths import explain_unwritable, open_runtime_folder
 from ..sources.processes import read_start_ticks
 
@@ -43,6 +44,8 @@ class ProcessPeaks(msgspec.Struct, frozen=True, kw_only=True):
     capacity_bytes: int | None = None
     context_bytes: int | None = None
     flight_record: str | None = None
+    # On a simulated card, what takes more of a real one than tensors; None where that is unknown.
+    uses: OutsideUse | None = None
 
 
 @contextmanager

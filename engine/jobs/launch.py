@@ -148,6 +148,8 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     has_stand_ins: bool = False
     # Used by the context of each process, as with CUDA.
     context_bytes: int = DEFAULT_CONTEXT_BYTES
+    # Whether the user has given that size: then it is no range.
+    is_context_given: bool = False
     # Host memory that tensors may not use.
     host_reserve_bytes: int = DEFAULT_HOST_RESERVE_BYTES
 

@@ -52,14 +52,22 @@ class PeakFile:
             statistics.get("num_ooms") or 0,
         )
 
-    def write(self, hello: dict[str, Any]) -> None:
-        """Write the file; a folder that is gone or full is left alone: nobody waits for the file then."""
+    def write(self, hello: dict[str, Any], uses: dict[str, Any] | None = None) -> None:
+        """Write the file; a folder that is gone or full is left alone: nobody waits for the file then.
+
+        Args:
+            uses: On a simulated card, what takes more of a real one than tensors.
+        """
         if self._folder is None:
             return
         allocated, reserved, ooms = self._peaks
         content = {name: hello.get(name) for name in _ABOUT}
         content.update(
-            allocated_bytes=allocated, reserved_bytes=reserved, ooms=ooms, flight_record=self.record
+            allocated_bytes=allocated,
+            reserved_bytes=reserved,
+            ooms=ooms,
+            flight_record=self.record,
+            uses=uses,
         )
         path = os.path.join(self._folder, f"{hello['pid']}.json")  # noqa: PTH118 - the probe stays light
         with suppress(OSError, TypeError, ValueError):

@@ -420,7 +420,11 @@ class Sampler:
         if backend is not None and self.peaks.is_wanted:
             with suppress(Exception):
                 self.peaks.note_statistics(backend.read_statistics(self._device.index))
-            self.peaks.write(self.announcement.composed or self.announcement.compose())
+            describe = (find_simulation(self._device.module) or {}).get("describe_uses")
+            self.peaks.write(
+                self.announcement.composed or self.announcement.compose(),
+                None if describe is None else describe(),
+            )
 
     def _announce(self) -> None:
         mode = self._history.mode

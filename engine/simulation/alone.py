@@ -19,8 +19,8 @@ import torch
 from .patching import replace
 
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
-_TRANSFERS = ("c10d::send", "c10d::recv_", "c10d::recv_any_source_")
-_EXCHANGES = ("c10d::alltoall_base_", "c10d::alltoall_", "_c10d_functional::all_to_all_single")
+TRANSFERS = ("c10d::send", "c10d::recv_", "c10d::recv_any_source_")
+EXCHANGES = ("c10d::alltoall_base_", "c10d::alltoall_", "_c10d_functional::all_to_all_single")
 
 
 class RankNeeded(BaseException):
@@ -29,16 +29,6 @@ class RankNeeded(BaseException):
     def __init__(self, rank: int) -> None:
         super().__init__(f"an object of rank {rank}")
         self.rank = rank
-
-
-class GroupUse:
-    """What one group of so many ranks does with tensors of the card."""
-
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
-        self.is_collective = False
-        # Members that this rank exchanges tensors with, one by one.
-        self.peers: set[int] = set()
 
 
 class Post:
@@ -52,30 +42,6 @@ class Post:
         # How many of them this rank has received, by sender and receivers.
         self._received: defaultdict[tuple[int, Hashable], int] = defaultdict(int)
 
-        # Groups that moved tensors of the card, by the names that torch gives them.
-        self._uses: dict[str, GroupUse] = {}
-
-    def note(self, function: Any, args: Any) -> None:
-        """Note what a group does with tensors of the card."""
-        group = find_group(args)
-        if group is None or group.size() < 2:
-            return
-        use = self._uses.setdefault(group.group_name, GroupUse(group.size()))
-        name = function._schema.name
-        if name in _EXCHANGES:
-            use.peers.update(set(range(group.size())) - {group.rank()})
-        elif name in _TRANSFERS:
-            use.peers.add(args[2] if isinstance(args[2], int) else -1)
-        else:
-            use.is_collective = True
-
-    def list_uses(self) -> list[dict[str, Any]]:
-        """Return the groups that moved tensors of the card."""
-        return [
-            {"ranks": use.ranks, "is_collective": use.is_collective, "peers": len(use.peers)}
-            for use in self._uses.values()
-        ]
-
     def become(self, rank: int) -> None:
         """Begin as some rank: its process group is made again, and what it sent before is sent again."""
         if torch.distributed.is_initialized():
@@ -83,7 +49,6 @@ class Post:
         self.rank = rank
         self._sent.pop(rank, None)
         self._received.clear()
-        self._uses = {}
 
     def join(self, original: Any) -> None:
         """Make the group of all ranks; a second training of this process is the same rank."""
@@ -218,7 +183,7 @@ def find_group(args: Any) -> Any:
 @functools.cache
 def is_exchange(function: Any) -> bool:
     """Return whether in this operation each rank sends a part of its tensor to each other rank."""
-    return getattr(getattr(function, "_schema", None), "name", "") in _EXCHANGES
+    return getattr(getattr(function, "_schema", None), "name", "") in EXCHANGES
 
 
 def check_exchange(function: Any, args: Any) -> None:

@@ -435,7 +435,7 @@ def install_refusals(simulation: Simulation) -> None:
         """Return a model or function as it is; as a decorator with options, return one that does so."""
         chosen = options.get("options") or {}
         if options.get("mode") in _GRAPH_MODES or chosen.get("triton.cudagraphs"):
-            simulation.has_graphs = True
+            simulation.uses.has_graphs = True
         tell("torch.compile is run eagerly here, so memory is that of eager mode")
         return (lambda function: function) if model is None else model
 

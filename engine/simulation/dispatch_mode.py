@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .alone import Post, moves_tensors
+from .alone import moves_tensors
 from .card import OutOfMemory
 from .devices import HOST, UNNAMED, state
 from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
+from .outside import CONVOLUTIONS, OutsideUses
 from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
 
 # Operations whose tensors may be on the host and on a device at once.
@@ -52,6 +53,7 @@ class Operation:
         "creates",
         "host_outputs",
         "is_composite",
+        "is_convolution",
         "is_of_group",
         "may_resize",
         "moves",
@@ -70,6 +72,7 @@ class Operation:
         self.host_outputs = _HOST_OUTPUTS.get(self.name, frozenset())
         self.moves = self.name in _MOVES
         self.is_of_group = moves_tensors(function)
+        self.is_convolution = self.name in CONVOLUTIONS
         self.may_resize = self.name in _RESIZES or any(
             it.is_out for it in (schema.arguments if schema else ())
         )
@@ -127,9 +130,9 @@ class AccountingMode(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, registry: StorageRegistry, host: HostMemory, post: Post | None = None) -> None:
+    def __init__(self, registry: StorageRegistry, host: HostMemory, uses: OutsideUses) -> None:
         super().__init__()
-        self._post = post
+        self._uses = uses
         self._registry = registry
         self._host = host
         self._records = registry.records
@@ -157,12 +160,14 @@ class AccountingMode(TorchDispatchMode):
             self._survey(kwargs.values(), survey)
         if survey.device is not None:
             self._settle(operation, survey, args)
-            if operation.is_of_group and self._post is not None:
-                self._post.note(function, args)
+            if operation.is_of_group:
+                self._uses.note_group(function, args)
         try:
             result = self.run(function, args, kwargs or {}, survey)
             if operation.creates:
                 self._place(result, survey, operation)
+            if operation.is_convolution and survey.device is not None:
+                self._uses.note_convolution(args[0], result)
             if operation.may_resize and survey.device is not None:
                 self._follow(args, kwargs)
         except OutOfMemory as error:

@@ -24,12 +24,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import distributed, fake_files
-from .alone import Post, check_exchange, is_exchange
+from .alone import check_exchange, is_exchange
 from .devices import HOST, inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .exact_values import ExactValues
 from .host_memory import HostMemory, capture_stack
 from .ledger import refuse
+from .outside import OutsideUses
 from .patching import replace
 from .stand_ins import StandIns, read_value
 from .storages import StorageRegistry
@@ -85,12 +86,12 @@ class FakeAccountingMode(AccountingMode):
         self,
         registry: StorageRegistry,
         host: HostMemory,
-        post: Post | None,
+        uses: OutsideUses,
         *,
         has_stand_ins: bool,
         has_largest_sizes: bool,
     ) -> None:
-        super().__init__(registry, host, post)
+        super().__init__(registry, host, uses)
         self._fake = ThreadedFakeMode(allow_non_fake_inputs=True)
         self.exact = ExactValues(registry) if has_stand_ins else None
         self.stand_ins = (

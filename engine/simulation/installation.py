@@ -137,14 +137,14 @@ def _make_mode(simulation: Simulation) -> AccountingMode:
     registry = simulation.registry
     host = simulation.host
     if not config.is_fake:
-        return AccountingMode(registry, host, simulation.post)
+        return AccountingMode(registry, host, simulation.uses)
     # Fake tensors are not loaded for those who do not ask for them.
     from . import fake_storage
 
     mode = fake_storage.FakeAccountingMode(
         registry,
         host,
-        simulation.post,
+        simulation.uses,
         has_stand_ins=config.has_stand_ins,
         has_largest_sizes=config.has_largest_sizes,
     )

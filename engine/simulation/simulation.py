@@ -10,6 +10,7 @@ from .alone import Post
 from .card import AllocatorModule, Card, DeviceMemory, SimulationConfig
 from .devices import Devices, state
 from .host_memory import HostMemory
+from .outside import OutsideUses
 from .storages import PinnedMemory, StorageRegistry, Transfers
 
 
@@ -36,8 +37,7 @@ class Simulation:
         self.post = None if config.ranks is None else Post(config.ranks, config.rank)
         # File and line of whatever has read a value that does not exist.
         self.list_readings: Callable[[], list[tuple[str, object]]] = list
-        # Whether the script asked torch.compile for CUDA graphs.
-        self.has_graphs = False
+        self.uses = OutsideUses()
         # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,
@@ -45,6 +45,7 @@ class Simulation:
             "total_bytes": config.total_bytes,
             "context_bytes": config.context_bytes,
             "notes": [],
+            "describe_uses": self.uses.describe,
         }
         self.choose(0)
 

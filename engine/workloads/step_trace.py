@@ -28,7 +28,7 @@ from torch.nn.modules import module as module_hooks
 
 from ..paths import locate_allocator_model
 from ..simulation import ledger
-from ..simulation.alone import Post, RankNeeded
+from ..simulation.alone import RankNeeded
 from ..simulation.host_memory import Stack
 from ..simulation.installation import install
 from ..simulation.simulation import Simulation
@@ -501,14 +501,16 @@ _MOST_RUNS = 512
 
 
 def _trace_among(
-    tracer: StepTracer, post: Post | None, request: dict[str, Any], layers: int | None
+    tracer: StepTracer, simulation: Simulation, request: dict[str, Any], layers: int | None
 ) -> dict[str, Any]:
     """Return the trace of a rank; before it, run the ranks whose objects it needs."""
+    post = simulation.post
     if post is None:
         return tracer.trace(request, layers)
     waiting = [request["rank"]]
     for _ in range(_MOST_RUNS):
         post.become(waiting[-1])
+        simulation.uses.forget_groups()
         _name_rank(waiting[-1], post.ranks)
         try:
             trace = tracer.trace(request, layers)
@@ -552,7 +554,7 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         tracer = StepTracer(simulation)
         step_in_spite_of_overflow()
         begun_s = perf_counter()
-        traces = [_trace_among(tracer, simulation.post, request, layers) for layers in request["depths"]]
+        traces = [_trace_among(tracer, simulation, request, layers) for layers in request["depths"]]
     except JaxStepError:
         return {"error": ["the factory returned a function of JAX"], "is_of_jax": True}
     except TraceError as error:
@@ -564,14 +566,14 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         return _report_error(error, request)
     readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
     seconds = perf_counter() - begun_s
-    groups = [] if simulation.post is None else simulation.post.list_uses()
+    uses = simulation.uses.describe()
     return {
         "traces": traces,
         "seconds": seconds,
         "torch": torch.__version__,
         "readings": readings,
-        "groups": groups,
-        "has_graphs": simulation.has_graphs,
+        "groups": uses["groups"],
+        "has_graphs": uses["has_graphs"],
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from vramscope.analyzers.planning.steps import OutsidePart
 from vramscope.engine.jobs.foreground import Ended
 from vramscope.engine.jobs.job_peaks import ProbedDevicePeaks, ProcessPeaks
 from vramscope.engine.model import DeviceEvent, RankCoordinates
@@ -100,20 +101,81 @@ def test_an_end_that_was_not_fine_is_said(ended: Ended, host_kills: int, said: s
     assert unknown == [said]
 
 
-def test_a_simulated_job_is_told_whether_it_fits_with_its_context() -> None:
+def part(least_mib: int, most_mib: int) -> OutsidePart:
+    return OutsidePart(
+        name="context",
+        least_bytes=least_mib * MIB,
+        likely_bytes=512 * MIB,
+        most_bytes=most_mib * MIB,
+        source="a test",
+    )
+
+
+PEAK = "simulated: peak reserved 5.0 GiB of 8.0 GiB with 512 MiB of context"
+
+
+def judge(
+    ended: Ended,
+    ooms: int = 0,
+    *,
+    most_mib: int = 2048,
+    lacking_mib: int | None = None,
+    reserved_gib: int = 5,
+) -> str:
+    """Return what is said of a job on a card of 8 GiB, with 256 MiB or more for what no tensor holds."""
+    record = "/tmp/oom.json.gz" if ooms else None
+    simulated = process(0, reserved_gib, total_gib=8, is_simulated=True, ooms=ooms, flight_record=record)
+    lacking_bytes = None if lacking_mib is None else lacking_mib * MIB
+    (first, *_) = describe_job_end(
+        ended,
+        passed_s=725.0,
+        processes=[simulated],
+        read_failure=lambda _: FailedAllocation("/tmp/oom.json.gz", None, None, None, lacking_bytes),
+        host_kills=0,
+        size_outside=lambda _: (part(128, most_mib - 64), part(128, 64)),
+    )
+    return first.partition("; ")[2]
+
+
+def test_a_simulated_job_fits_if_it_does_with_the_upper_end_of_what_no_tensor_holds() -> None:
+    assert (
+        judge(FINE)
+        == f"{PEAK}: fits with 256 MiB to 2.0 GiB for what no tensor holds, at least 1.0 GiB headroom"
+    )
+    assert judge(FINE, most_mib=3072) == (
+        f"{PEAK}: fits with 256 MiB to 3.0 GiB for what no tensor holds, at least 0 B headroom"
+    )
+    assert judge(FINE, most_mib=3073) == (
+        f"{PEAK}: cannot say whether it fits with 256 MiB to 3.0 GiB for what no tensor holds"
+    )
+
+
+def test_a_simulated_job_does_not_fit_if_the_lower_end_would_not_have_helped() -> None:
+    # It ran next to 512 MiB, and the lower end would have left 256 MiB more.
+    end = "with 256 MiB to 2.0 GiB for what no tensor holds, 1 out-of-memory error"
+    failed = Ended(1, None)
+    assert judge(failed, 1, lacking_mib=257) == f"{PEAK}: does not fit {end}"
+    assert judge(failed, 1, lacking_mib=256) == f"{PEAK}: cannot say whether it fits {end}"
+    assert judge(failed, 1) == f"{PEAK}: cannot say whether it fits {end}", "what was missing is unknown"
+
+
+def test_a_simulated_job_that_shows_nothing_is_not_judged() -> None:
+    assert judge(FINE, 2) == f"{PEAK}; the job handled 2 out-of-memory errors"
+    # A job that something else has ended has not shown that it fits.
+    assert judge(Ended(1, None)) == PEAK
+
+
+def test_a_measured_context_alone_is_no_range() -> None:
     def simulated(*, ooms: int = 0) -> ProcessPeaks:
         return process(0, 5, total_gib=8, is_simulated=True, ooms=ooms)
 
-    peak = "simulated: peak reserved 5.0 GiB of 8.0 GiB with 512 MiB of context"
-    assert describe(FINE, simulated()) == [f"ended after 12 m 05 s; {peak}: fits, 2.5 GiB headroom"]
-    assert describe(FINE, simulated(ooms=2)) == [
-        f"ended after 12 m 05 s; {peak}; the job handled 2 out-of-memory errors"
+    room = "with 512 MiB for what no tensor holds"
+    assert describe(FINE, simulated()) == [
+        f"ended after 12 m 05 s; {PEAK}: fits {room}, at least 2.5 GiB headroom"
     ]
     assert describe(Ended(1, None), simulated(ooms=1)) == [
-        f"ended after 12 m 05 s with exit code 1; {peak}: does not fit, 1 out-of-memory error"
+        f"ended after 12 m 05 s with exit code 1; {PEAK}: does not fit {room}, 1 out-of-memory error"
     ]
-    # A job that something else has ended has not shown that it fits.
-    assert describe(Ended(1, None), simulated()) == [f"ended after 12 m 05 s with exit code 1; {peak}"]
 
 
 def test_processes_on_one_simulated_card_are_added_up_and_said_to_be_an_upper_bound() -> None:
@@ -123,8 +185,9 @@ def test_processes_on_one_simulated_card_are_added_up_and_said_to_be_an_upper_bo
 
     head = "ended after 12 m 05 s; simulated: peak reserved up to"
     tail = "of 8.0 GiB with 1.0 GiB of context (2 processes on one card)"
-    assert both(3) == [f"{head} 6.0 GiB {tail}: fits, 1.0 GiB headroom"]
-    assert both(4) == [f"{head} 8.0 GiB {tail}: fits, as its processes had their peaks at different times"]
+    room = "fits with 1.0 GiB for what no tensor holds"
+    assert both(3) == [f"{head} 6.0 GiB {tail}: {room}, at least 1.0 GiB headroom"]
+    assert both(4) == [f"{head} 8.0 GiB {tail}: {room}, as its processes had their peaks at different times"]
 
 
 def test_after_an_error_the_line_that_held_most_and_the_record_follow() -> None:

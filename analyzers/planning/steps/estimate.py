@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ....engine.model.outside import OutsideUse
 from ...allocator_model import AllocatorSettings
 from ...allocator_model.settings import LARGE_SEGMENT_BYTES, LEAST_BLOCK_BYTES
 from .model import (
@@ -26,7 +27,7 @@ from .model import (
     TraceResult,
     rehearse,
 )
-from .outside import list_outside, size_graphs
+from .outside import find_largest_convolution, list_outside
 
 # The moments of a traced step with the most live bytes, and what is live then.
 
@@ -349,9 +350,17 @@ def _build(
     peak = max(by_phase.values(), key=lambda each: each.live_bytes)
     reserved = run.reserved_peak_bytes
     deepest = max(result.traces, key=lambda trace: trace.layers or 0)
-    outside = list_outside(deepest, reserved, request.context_bytes, result.groups, request.gpu)
-    if result.has_graphs:
-        outside = (*outside, size_graphs(live.kinds[ACTIVATION] + live.kinds[TEMPORARY]))
+    outside = list_outside(
+        OutsideUse(
+            convolution_bytes=find_largest_convolution(deepest),
+            groups=result.groups,
+            has_graphs=result.has_graphs,
+        ),
+        reserved,
+        context_bytes=request.context_bytes,
+        gpu=request.gpu,
+        made_bytes=live.kinds[ACTIVATION] + live.kinds[TEMPORARY],
+    )
     return StepEstimate(
         factory=request.factory,
         torch=result.torch,

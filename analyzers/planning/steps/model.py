@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ....engine.errors import ErrorPart
+from ....engine.model.outside import GroupUse
 from ...allocator_model import (
     AllocatorOutOfMemoryError,
     AllocatorSettings,
@@ -70,16 +71,6 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     def measured_from(self) -> int:
         """The event at which the last step begins; the numbers are of that step."""
         return self.step_begins[-2]
-
-
-class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process group does with tensors of the card in the step of a rank."""
-
-    ranks: int
-    is_collective: bool
-    """Whether all its ranks work together, as to reduce or to gather."""
-    peers: int
-    """Ranks that this one exchanges tensors with, one by one."""
 
 
 class TraceResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ....engine.model.outside import GroupUse, OutsideUse
 from ....engine.units import MIB
-from .model import GpuKind, GroupUse, OutsidePart, Phase, StepTrace
+from .model import GpuKind, OutsidePart, Phase, StepTrace
 
 CONTEXT_NAME = "CUDA context and kernels"
 WORKSPACES_NAME = "workspaces"
@@ -91,24 +92,23 @@ _CONVOLUTION = re.compile(r"Conv(?:Transpose)?[123]d")
 
 
 def list_outside(
-    trace: StepTrace,
+    use: OutsideUse,
     reserved_bytes: int,
+    *,
     context_bytes: int | None = None,
-    groups: Sequence[GroupUse] = (),
     gpu: GpuKind | None = None,
+    made_bytes: int = 0,
 ) -> tuple[OutsidePart, ...]:
-    """Return what a step takes of its card besides its tensors.
+    """Return what a process takes of its card besides its tensors.
 
     Args:
-        trace: The step; of several depths the deepest.
         reserved_bytes: What the allocator reserves for its tensors.
         context_bytes: Measured size of the context; None for a range.
-        groups: Process groups that move tensors of the card.
         gpu: The kind of GPU, if it is known.
+        made_bytes: What a step makes and is live at the peak, which graphs may hold twice.
     """
     usual, on_hopper = BLAS_BYTES
-    most = on_hopper
-    most += round(CONVOLUTION_SHARE * find_largest_convolution(trace))
+    most = on_hopper + round(CONVOLUTION_SHARE * use.convolution_bytes)
     most += round(RESERVED_SHARE * reserved_bytes)
     workspaces = OutsidePart(
         name=WORKSPACES_NAME,
@@ -117,8 +117,12 @@ def list_outside(
         most_bytes=most,
         source=WORKSPACES_SOURCE,
     )
-    parts = (size_context(context_bytes, gpu), workspaces)
-    return (*parts, size_communicators(groups)) if groups else parts
+    parts = [size_context(context_bytes, gpu), workspaces]
+    if use.groups:
+        parts.append(size_communicators(use.groups))
+    if use.has_graphs:
+        parts.append(size_graphs(made_bytes))
+    return tuple(parts)
 
 
 def size_communicators(groups: Sequence[GroupUse]) -> OutsidePart:

@@ -7,6 +7,7 @@ import pytest
 
 from vramscope.engine.errors import RuntimeFolderError
 from vramscope.engine.jobs.job_peaks import read_peaks, summary_folder
+from vramscope.engine.model.outside import GroupUse, OutsideUse
 from vramscope.engine.probe.backends import Reading
 from vramscope.engine.probe.peak_file import PeakFile
 from vramscope.engine.units import GIB, MIB
@@ -59,3 +60,13 @@ def test_the_folder_goes_at_the_end_and_those_of_killed_starters_with_the_next(t
     folder.chmod(0o755)
     with pytest.raises(RuntimeFolderError, match="chmod 700"), summary_folder(folder):
         pass
+
+
+def test_what_takes_more_of_a_card_than_tensors_is_kept_for_a_simulated_job(tmp_path: Path) -> None:
+    peaks = PeakFile(str(tmp_path))
+    peaks.note(Reading(allocated_bytes=GIB, reserved_bytes=GIB))
+    group = {"ranks": 2, "is_collective": True, "peers": 0}
+    peaks.write(HELLO, {"convolution_bytes": 5, "groups": [group], "has_graphs": True})
+    (found,) = read_peaks(tmp_path)
+    known = GroupUse(ranks=2, is_collective=True, peers=0)
+    assert found.uses == OutsideUse(convolution_bytes=5, groups=(known,), has_graphs=True)

@@ -57,6 +57,22 @@ def test_a_card_of_a_kind_has_its_capability(tmp_path: Path) -> None:
     assert found == ["Simulated H100 of 2 GiB", [9, 0], 132, ["sm_90"]]
 
 
+def test_what_takes_more_of_a_real_card_than_tensors_is_noted(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        from torch.nn.functional import conv2d
+        conv2d(torch.ones(1, 2, 99, 99), torch.ones(4, 2, 1, 1))  # not on the card
+        for size in (8, 4):
+            conv2d(torch.ones(1, 2, size, size, device="cuda"), torch.ones(4, 2, 1, 1, device="cuda"))
+        torch.compile(lambda: None, mode="reduce-overhead")
+        print(json.dumps(torch.cuda._vramscope_simulated["describe_uses"]()))
+        """,
+    )
+    assert found == {"convolution_bytes": (2 + 4) * 8 * 8 * 4, "groups": [], "has_graphs": True}
+
+
 MIXING = """
 import json, torch
 from torch.nn import functional

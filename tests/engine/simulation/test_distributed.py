@@ -91,7 +91,7 @@ for job in (replicate, shard, split, exchange):
     peaks[job.__name__] = [stats[f"{it}_bytes.all.peak"] for it in ("allocated", "requested", "reserved")]
 dist.barrier(device_ids=[rank])
 dist.destroy_process_group()
-print(json.dumps(peaks))
+print(json.dumps([peaks, torch.cuda._vramscope_simulated["describe_uses"]()["groups"]]))
 """
 
 
@@ -102,15 +102,20 @@ def test_every_parallel_training_needs_the_same_bytes_without_storage(tmp_path: 
         json.loads(it.splitlines()[-1])
         for it in run_ranks(tmp_path, TRAININGS, {**config, "is_fake": True, "has_stand_ins": False}, 2)
     ]
-    for name, sizes in fake[0].items():
-        for peaks in (fake[1], *real):
+    # All groups have both ranks, reduce or gather, and one also sends from one rank to the other.
+    groups = fake[0][1]
+    assert [it["peers"] for it in groups].count(1) == 1
+    assert all(it["ranks"] == 2 and it["is_collective"] for it in groups)
+    assert all(found == groups for _, found in (fake[1], *real))
+    for name, sizes in fake[0][0].items():
+        for peaks, _ in (fake[1], *real):
             # gloo's thread may hold what it has sent a little longer than the operation lasts.
             assert all(
                 0 <= size - least <= HELD_BYTES for size, least in zip(peaks[name], sizes, strict=True)
             )
     # Weights, gradients and two moments of a layer of 64 to 256 to 64: all on each rank, or about half.
     whole_bytes = 4 * 4 * (2 * 64 * 256 + 64 + 256 + 2 * 64)
-    for peaks in fake:
+    for peaks, _ in fake:
         assert peaks["replicate"][1] > whole_bytes
         assert peaks["split"][1] < 0.75 * peaks["replicate"][1]
 

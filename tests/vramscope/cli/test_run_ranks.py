@@ -188,3 +188,36 @@ def test_a_script_runs_on_the_simulated_card(storage: tuple[str, ...]) -> None:
     record = why.rpartition(" ")[2]
     assert run("inspect", record).code == 0
     assert not list(locate_runtime_folder().glob("summary-*"))
+
+
+HOLDING = """
+import torch
+x = torch.empty(64 << 20, device="cuda")
+taken, kernel = (torch.empty(1, 8, 512, 512, device="cuda"), torch.empty(8, 8, 1, 1, device="cuda"))
+torch.nn.functional.conv2d(taken, kernel)
+"""
+
+
+def test_a_simulated_run_is_judged_by_the_range_of_what_no_tensor_holds() -> None:
+    require_package("torch")
+
+    def judge(*words: str) -> str:
+        outcome = run("run", "--no-hub", "--fake", *words, "--", sys.executable, "-c", HOLDING)
+        assert outcome.code == 0, outcome.stderr
+        return outcome.stderr.splitlines()[-1]
+
+    # A context of any GPU, 64 MiB of cuBLAS, twice the convolution's 16 MiB, 8 % of what is reserved.
+    assert re.search(
+        r"peak reserved 278 MiB of 2\.0 GiB with 512 MiB of context: cannot say whether it fits with 274 MiB "
+        r"to 1\.9 GiB for what no tensor holds$",
+        judge("--simulate", "2GiB"),
+    )
+    most_mib = 300 + 64 + 2 * 16 + 0.08 * 278
+    assert re.search(
+        rf": fits with 300 MiB to {most_mib:.0f} MiB for what no tensor holds, at least 1\.3 GiB headroom$",
+        judge("--simulate", "2GiB", "--context", "300MiB"),
+    )
+    assert re.search(
+        r"with 659 MiB of context: fits with 384 MiB to 1\.9 GiB for what no tensor holds, ",
+        judge("--simulate", "rtx4090"),
+    )

@@ -15,9 +15,10 @@ from ..frame.parse import SubParsers, add_verb
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vramscope.analyzers.planning.steps import GpuKind
     from vramscope.engine.jobs.foreground import Ended
     from vramscope.engine.jobs.launch import SimulatedDevice
-    from vramscope.exporters.job_end import FailedAllocation
+    from vramscope.exporters.job_end import FailedAllocation, SizeOutside
 
 DESCRIPTION = (
     "Start a job with the probe, so that its ranks, steps and allocator show in every view of this node."
@@ -105,7 +106,8 @@ def _add_device(parser: ArgumentParser) -> None:
         "--context",
         metavar="SIZE",
         type=size(),
-        help="memory of the CUDA context of each process (default 512MiB)",
+        help="memory of the CUDA context of each process on your GPU, if you have measured it (default: a "
+        "range, and 512MiB on the simulated GPU or what is likely for its kind)",
     )
     device.add_argument(
         "--host-reserve",
@@ -133,7 +135,12 @@ def run(arguments: Namespace) -> int:
     job = make_job_name() if arguments.job is None else check_job_name(arguments.job)
     folder = locate_runtime_folder()
     environment = read_original_environment()
-    simulate = _prepare_device(arguments, job, folder, environment)
+    device = _prepare_device(arguments, folder)
+    simulate = None
+    if device is not None:
+        from vramscope.engine.jobs.launch import describe_for_job
+
+        simulate = describe_for_job(device, job=job, runtime_dir=folder, environ=environment)
     if not arguments.no_hub and is_runnable(command, environment):
         _provide_hub(folder)
     if arguments.record is not None and is_runnable(command, environment):
@@ -159,14 +166,19 @@ def run(arguments: Namespace) -> int:
             except RuntimeFolderError as error:
                 complain(f"peak memory will not be printed: {error}", program="vramscope run")
                 summary = None
-            ended = _run_and_report(command, prepare(summary), summary)
+            ended = _run_and_report(command, prepare(summary), summary, device)
     except OSError as error:
         complain(f"cannot run {command[0]}: {error.strerror or error}")
         return exit_code_of(error)
     return end_likewise(ended)
 
 
-def _run_and_report(command: list[str], environment: "Mapping[str, str]", summary: Path | None) -> "Ended":
+def _run_and_report(
+    command: list[str],
+    environment: "Mapping[str, str]",
+    summary: Path | None,
+    device: "SimulatedDevice | None",
+) -> "Ended":
     """Run the command to its end, and print how it ended; raises OSError if it cannot be run."""
     import time
 
@@ -192,11 +204,35 @@ def _run_and_report(command: list[str], environment: "Mapping[str, str]", summar
         read_failure=_read_failure,
         host_kills=0 if kills is None or kills_now is None else kills_now - kills,
         events=log.read_all(),
+        size_outside=None if device is None else _make_size_outside(device),
     )
     log.close()
     for sentence in sentences:
         complain(sentence, program="vramscope run")
     return ended
+
+
+def _make_size_outside(device: "SimulatedDevice") -> "SizeOutside":
+    """Return what says how much a process takes of its card besides its tensors, as for an estimate."""
+    from vramscope.analyzers.planning.steps.outside import list_outside
+    from vramscope.engine.model.outside import OutsideUse
+
+    return lambda process: list_outside(
+        process.uses or OutsideUse(),
+        process.reserved_bytes,
+        context_bytes=device.context_bytes if device.is_context_given else None,
+        gpu=_find_kind(device.kind, device.capability, device.multiprocessors),
+        # How much of it a step makes is not known.
+        made_bytes=process.allocated_bytes,
+    )
+
+
+def _find_kind(
+    name: str | None, capability: tuple[int, int] | None, multiprocessors: int | None
+) -> "GpuKind | None":
+    from vramscope.analyzers.planning.steps import GpuKind
+
+    return None if name is None else GpuKind(name, capability, multiprocessors)
 
 
 def _read_failure(name: str) -> "FailedAllocation | None":
@@ -213,11 +249,17 @@ def _read_failure(name: str) -> "FailedAllocation | None":
         return None
     places = ((group.headline, group.size_bytes) for group in summary.stacks)
     line, size_bytes = next(((it, size) for it, size in places if it is not None), (None, None))
+    shares = summary.shares
+    free = (shares.reserved_bytes, shares.free_bytes)
+    lacking_bytes = None
+    if summary.size_bytes is not None and shares.allocated_bytes is not None and None not in free:
+        lacking_bytes = summary.size_bytes + shares.allocated_bytes - sum(it or 0 for it in free)
     return FailedAllocation(
         path=show_path(path),
         size_bytes=summary.size_bytes,
         holder=None if line is None else f"{show_path(Path(line.filename))}:{line.line}",
         holder_bytes=size_bytes,
+        lacking_bytes=lacking_bytes,
     )
 
 
@@ -267,18 +309,13 @@ def _record(folder: Path, path: Path, job: str) -> None:
     complain(told, program="vramscope run")
 
 
-def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
-    """Check and announce the simulated device, and return its description; None without `--simulate`."""
+def _prepare_device(arguments: Namespace, folder: Path) -> "SimulatedDevice | None":
+    """Check and announce the simulated device; return None without `--simulate`."""
     if arguments.simulate is None:
         refuse(pick(arguments, ("device_count", "fake", "context", "host_reserve")), "needs --simulate GPU")
         return None
     from vramscope.engine.child_processes import LEDGERS_NAME
-    from vramscope.engine.jobs.launch import (
-        check_device,
-        describe_for_job,
-        describe_for_people,
-        sweep_ledgers,
-    )
+    from vramscope.engine.jobs.launch import check_device, describe_for_people, sweep_ledgers
     from vramscope.engine.paths import open_runtime_folder
     from vramscope.engine.sources.host import HostReader
 
@@ -286,19 +323,16 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
     device = _read_device(arguments)
     check_device(device, host_available_bytes=HostReader().read().available_bytes)
     sweep_ledgers(folder / LEDGERS_NAME)
-    text = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
     complain(describe_for_people(device), program="vramscope simulate")
-    return text
+    return device
 
 
 def _read_device(arguments: Namespace) -> "SimulatedDevice":
-    from vramscope.engine.jobs.launch import (
-        DEFAULT_CONTEXT_BYTES,
-        DEFAULT_HOST_RESERVE_BYTES,
-        SimulatedDevice,
-    )
+    from vramscope.analyzers.planning.steps.outside import size_context
+    from vramscope.engine.jobs.launch import DEFAULT_HOST_RESERVE_BYTES, SimulatedDevice
 
     card: Card = arguments.simulate
+    kind = _find_kind(card.kind, card.capability, card.multiprocessors)
     return SimulatedDevice(
         total_bytes=card.total_bytes,
         kind=card.kind,
@@ -307,7 +341,8 @@ def _read_device(arguments: Namespace) -> "SimulatedDevice":
         devices=1 if arguments.device_count is None else arguments.device_count,
         is_fake=arguments.fake is not None,
         has_stand_ins=arguments.fake == _STAND_INS,
-        context_bytes=DEFAULT_CONTEXT_BYTES if arguments.context is None else arguments.context,
+        context_bytes=size_context(arguments.context, kind).likely_bytes,
+        is_context_given=arguments.context is not None,
         host_reserve_bytes=DEFAULT_HOST_RESERVE_BYTES
         if arguments.host_reserve is None
         else arguments.host_reserve,
