@@ -28,7 +28,7 @@ vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --capacity 80GiB
 vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full
 vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
 vramscope estimate --batch cases.csv --output predicted.csv
-vramscope estimate --factory train:make_step --batch-size 4 --layers 48 --gpu h100
+vramscope estimate --factory train:make_step --layers 48 --gpu h100
 vramscope estimate --model llama3-8b --lora 16 --quantize nf4 --gpu 'RTX 4090'
 vramscope estimate --model config.json --optimizer adam8bit --capacity 80GiB
 vramscope estimate --serve --model config.json --tp 2 --gpu h100"""
