@@ -18,6 +18,8 @@ class OutsideUse(msgspec.Struct, frozen=True, kw_only=True):
 
     convolution_bytes: int = 0
     """Input and output of the largest convolution."""
+    has_benchmark: bool = False
+    """Whether torch.backends.cudnn.benchmark was on at a convolution."""
     groups: tuple[GroupUse, ...] = ()
     """Groups of more than one rank that moved tensors of the card."""
     has_graphs: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from .alone import EXCHANGES, TRANSFERS, find_group
 
 CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable"})
@@ -25,6 +27,8 @@ class OutsideUses:
     def __init__(self) -> None:
         # Input and output of the largest convolution.
         self.convolution_bytes = 0
+        # Whether cuDNN was to try algorithms for a convolution.
+        self.has_benchmark = False
         # Whether the script asked torch.compile for CUDA graphs.
         self.has_graphs = False
         # Groups that moved tensors of the card, by the names that torch gives them.
@@ -47,6 +51,7 @@ class OutsideUses:
     def note_convolution(self, taken: Any, made: Any) -> None:
         size_bytes = sum(it.numel() * it.element_size() for it in (taken, made))
         self.convolution_bytes = max(self.convolution_bytes, size_bytes)
+        self.has_benchmark = self.has_benchmark or bool(torch.backends.cudnn.benchmark)
 
     def forget_groups(self) -> None:
         """Forget the groups of another rank that this process was before."""
@@ -56,6 +61,7 @@ class OutsideUses:
         """Return what is noted, for JSON (`OutsideUse` in `engine/model/outside.py`)."""
         return {
             "convolution_bytes": self.convolution_bytes,
+            "has_benchmark": self.has_benchmark,
             "groups": [
                 {"ranks": use.ranks, "is_collective": use.is_collective, "peers": len(use.peers)}
                 for use in tuple(self._groups.values())

@@ -574,6 +574,7 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
         "readings": readings,
         "groups": uses["groups"],
         "has_graphs": uses["has_graphs"],
+        "has_benchmark": uses["has_benchmark"],
     }
 
 

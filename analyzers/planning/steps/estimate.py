@@ -353,6 +353,7 @@ def _build(
     outside = list_outside(
         OutsideUse(
             convolution_bytes=find_largest_convolution(deepest),
+            has_benchmark=result.has_benchmark,
             groups=result.groups,
             has_graphs=result.has_graphs,
         ),

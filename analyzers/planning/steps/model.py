@@ -86,6 +86,8 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of more than one rank that moved tensors of the card."""
     has_graphs: bool = False
     """Whether torch.compile was asked for CUDA graphs; it runs eagerly here."""
+    has_benchmark: bool = False
+    """Whether cuDNN was to try algorithms for a convolution."""
     error: tuple[ErrorPart, ...] | None = None
     is_refused: bool = False
     """Whether the simulated device refused to go on, and nothing was raised."""

@@ -67,6 +67,12 @@ CONVOLUTION_SHARE = 2.0
 # Of what else kernels ask for, and of ties that a driver decides otherwise, as a share of the reserved bytes.
 RESERVED_SHARE = 0.08
 WORKSPACES_SOURCE = "PyTorch (CublasHandlePool.cpp), GPUMemNet"
+# It tries up to ten algorithms (pytorch/pytorch#77002), and leaves out only those that ask for more than is
+# free (pytorch/pytorch#49207): there is no size to give.
+BENCHMARK_NOTE = (
+    "torch.backends.cudnn.benchmark is on: while cuDNN tries algorithms it takes as much of the free memory "
+    "as they ask for, which this range does not count"
+)
 NCCL_NAME = "NCCL"
 # A connection of a channel has a buffer of 10 MiB for each direction (NVIDIA/nccl#1685), and
 # the fewest channels are two.
@@ -116,6 +122,7 @@ def list_outside(
         likely_bytes=on_hopper if gpu is not None and gpu.capability == HOPPER else usual,
         most_bytes=most,
         source=WORKSPACES_SOURCE,
+        note=BENCHMARK_NOTE if use.has_benchmark else None,
     )
     parts = [size_context(context_bytes, gpu), workspaces]
     if use.groups:

@@ -67,10 +67,20 @@ def test_what_takes_more_of_a_real_card_than_tensors_is_noted(tmp_path: Path) ->
         for size in (8, 4):
             conv2d(torch.ones(1, 2, size, size, device="cuda"), torch.ones(4, 2, 1, 1, device="cuda"))
         torch.compile(lambda: None, mode="reduce-overhead")
+        before = torch.cuda._vramscope_simulated["describe_uses"]()["has_benchmark"]
+        torch.backends.cudnn.benchmark = True
+        conv2d(torch.ones(1, 2, 4, 4, device="cuda"), torch.ones(4, 2, 1, 1, device="cuda"))
+        torch.backends.cudnn.benchmark = False
+        assert not before
         print(json.dumps(torch.cuda._vramscope_simulated["describe_uses"]()))
         """,
     )
-    assert found == {"convolution_bytes": (2 + 4) * 8 * 8 * 4, "groups": [], "has_graphs": True}
+    assert found == {
+        "convolution_bytes": (2 + 4) * 8 * 8 * 4,
+        "has_benchmark": True,
+        "groups": [],
+        "has_graphs": True,
+    }
 
 
 MIXING = """

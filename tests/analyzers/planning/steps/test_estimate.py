@@ -17,6 +17,7 @@ from vramscope.analyzers.planning.steps.outside import (
 )
 from vramscope.engine.errors import PackageMissingError, UsageError
 from vramscope.estimates import StepRequest, estimate_step, find_gpu, judge_traces, trace_steps
+from vramscope.exporters.estimates import describe_step_estimate
 
 from ....components import require_package
 from ....engine.simulation.simulated import run_ranks
@@ -146,6 +147,20 @@ def test_the_largest_convolution_is_found_with_its_input_and_output() -> None:
     (trace,) = trace_steps(request).result.traces
     # Of 8 and 32 channels at 64 x 64, two images in fp32.
     assert find_largest_convolution(trace) == 2 * (8 + 32) * 64 * 64 * 4
+
+
+def test_that_cudnn_tries_algorithms_is_said_and_no_size_is_invented() -> None:
+    plain, tried = (
+        judge_traces(trace_steps(request), request, None)
+        for request in (
+            StepRequest(factory="trainings:convolving", inputs=("2x8x64x64",)),
+            StepRequest(factory="trainings:benchmarking", inputs=("2x8x64x64",)),
+        )
+    )
+    assert plain.outside[1].note is None
+    assert "torch.backends.cudnn.benchmark is on" in (tried.outside[1].note or "")
+    assert tried.card_most_bytes == plain.card_most_bytes
+    assert "torch.backends.cudnn.benchmark is on" in " ".join(describe_step_estimate(tried, 80).split())
 
 
 def test_what_a_step_returns_lives_until_the_next_has_returned() -> None:

@@ -127,6 +127,11 @@ def convolving(device: str) -> Any:
     return nn.Sequential(*layers).to(device)
 
 
+def benchmarking(device: str) -> Any:
+    torch.backends.cudnn.benchmark = True
+    return convolving(device)
+
+
 def dropping_its_output() -> Any:
     def step() -> None:
         torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
