@@ -373,6 +373,8 @@ class DeviceCounters:
         self.num_sync_all_streams = 0
         self.num_device_alloc = 0
         self.num_device_free = 0
+        # Requests for which cached memory was given back.
+        self.times_given_back = 0
 
     def each(self) -> list[Counter]:
         pooled = [self.segment, self.reserved, *self.reserved_by_private_pool.values()]

@@ -212,6 +212,7 @@ class Supply:
         Raises:
             AllocatorOutOfMemoryError: The device has no room, even after everything cached went back.
         """
+        frees_before = self.counters.num_device_free
         if self.collects_garbage:
             self._collect_garbage()
         block = self._grow(arena, size)
@@ -221,6 +222,8 @@ class Supply:
             self.release_cached()
             self.counters.num_alloc_retries += 1
             block = self._grow(arena, size)
+        if self.counters.num_device_free > frees_before:
+            self.counters.times_given_back += 1
         if block is None:
             raise self._refuse(arena, size, requested)
         return block

@@ -4,13 +4,13 @@ The results are simulated and labelled so. They are given only where the replay 
 meets what was recorded; `docs/verdicts.md` explains how the time before the trace is handled.
 """
 
-from collections.abc import Iterator
+import math
 from typing import NamedTuple
 
 import msgspec
 
-from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
-from ...engine.units import MIB, format_bytes, format_share
+from ...engine.model.memory_snapshot import MemorySnapshot
+from ...engine.units import format_bytes, format_share
 from ..allocator_model import (
     AllocatorModelError,
     AllocatorOutOfMemoryError,
@@ -20,141 +20,20 @@ from ..allocator_model import (
 )
 from ..allocator_model.heap import RuledHeap
 from ..allocator_model.replay import UNLIMITED_BYTES, read_statistics
-from . import Timeline, trace_levels
+from . import trace_levels
+from .recorded_trace import (
+    EMPTIED_ADDRESS,
+    FAILED_ADDRESS,
+    SEGMENT_STEP_BYTES,
+    CapacitySource,
+    RecordedTrace,
+    is_private,
+    record_trace,
+)
 
-# A trace is a ring: its oldest entry is seldom the job's first allocation. Every block that lived before is
-# still known, though: it was freed within the trace, or it lives in the segments at the end. Unknown are the
-# order in which those were allocated, and what was cached. So a replay begins by allocating them in order of
-# address, and its outcome is compared with what was really reserved before any advice is given.
-#
-# Settings are compared by the least card on which the trace still runs. What it reserves on a card without an
-# end says little: most of that is cache, which an allocator gives back where the card is full.
-
-
-# Address of an event that stands for the whole cache given back: no block has it.
-FLUSH_ADDRESS = -1
-
-
-class ReplayEvent(NamedTuple):
-    """One allocation, or one free where the size is 0, or the cache given back."""
-
-    # Names the block for as long as it lives; or `FLUSH_ADDRESS`.
-    address: int
-    size_bytes: int
-    stream: int
-
-
-class LiveBlock(NamedTuple):
-    """One block that lives in the segments at the end."""
-
-    address: int
-    # Requested bytes, where the file has them.
-    size_bytes: int
-    stream: int
-
-
-class RecordedTrace(msgspec.Struct, frozen=True):
-    # Blocks that lived before the first event, in order of address.
-    before: tuple[ReplayEvent, ...]
-    events: tuple[ReplayEvent, ...]
-    # Older allocations and frees of the trace.
-    events_left_out: int
-    # Row of the trace where the events begin.
-    first_row: int
-
-    @property
-    def flushes(self) -> int:
-        """How often the cache was given back."""
-        return sum(event.address == FLUSH_ADDRESS for event in self.events)
-
-    @property
-    def before_bytes(self) -> int:
-        return sum(event.size_bytes for event in self.before)
-
-
-def record_trace(
-    snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: int, has_flushes: bool = True
-) -> RecordedTrace:
-    """Return the newest events of a device and what lived before them.
-
-    Args:
-        has_flushes: Whether segments that were given back mean the whole cache; under some settings it is
-            only a part.
-    """
-    # A block that waits for another stream is free once that is done; older files do not record it.
-    is_completed = TraceAction.FREE_COMPLETED in trace.action
-    free = TraceAction.FREE_COMPLETED if is_completed else TraceAction.FREE_REQUESTED
-    rows = [row for row, action in enumerate(trace.action) if action in (TraceAction.ALLOC, free)]
-    chosen = rows[-most_events:]
-    first_row = chosen[0] if chosen else 0
-    flushes = _find_flushes(trace, first_row) if has_flushes else []
-    events: list[ReplayEvent] = []
-    before: dict[int, ReplayEvent] = {}
-    live: set[int] = set()
-    for row in sorted([*chosen, *flushes]):
-        if trace.action[row] in _GIVEN_BACK:
-            events.append(ReplayEvent(FLUSH_ADDRESS, 0, 0))
-            continue
-        address = trace.address[row]
-        size = trace.size_bytes[row]
-        stream = trace.stream[row]
-        if trace.action[row] == TraceAction.ALLOC:
-            live.add(address)
-            events.append(ReplayEvent(address, max(1, size), stream))
-            continue
-        if address not in live:
-            before[address] = ReplayEvent(address, max(1, size), stream)
-        live.discard(address)
-        events.append(ReplayEvent(address, 0, stream))
-    touched = {event.address for event in events}
-    for block in list_live(snapshot, trace.device):
-        if block.address not in live and block.address not in touched:
-            before[block.address] = ReplayEvent(*block)
-    return RecordedTrace(
-        before=tuple(before[address] for address in sorted(before)),
-        events=tuple(events),
-        events_left_out=len(rows) - len(chosen),
-        first_row=first_row,
-    )
-
-
-_GIVEN_BACK = (TraceAction.SEGMENT_FREE, TraceAction.SEGMENT_UNMAP)
-
-
-def _find_flushes(trace: TraceColumns, first_row: int) -> list[int]:
-    """Return the first row of each run of segments that were given back: the card was full, or the job
-    emptied its cache.
-    """
-    found = []
-    was_given_back = False
-    for row in range(first_row, len(trace)):
-        is_given_back = trace.action[row] in _GIVEN_BACK
-        if is_given_back and not was_given_back:
-            found.append(row)
-        was_given_back = is_given_back
-    return found
-
-
-def list_live(snapshot: MemorySnapshot, device: int) -> Iterator[LiveBlock]:
-    """Yield the live blocks of a device outside private pools."""
-    segments = snapshot.segments
-    blocks = snapshot.blocks
-    for segment in range(len(segments)):
-        if segments.device[segment] != device or is_private(snapshot, segment):
-            continue
-        for block in range(segments.first_block[segment], segments.first_block[segment + 1]):
-            if blocks.state[block] == BlockState.INACTIVE:
-                continue
-            requested = blocks.requested_bytes[block]
-            size = requested if requested > 0 else blocks.size_bytes[block]
-            yield LiveBlock(blocks.address[block], size, segments.stream[segment])
-
-
-def is_private(snapshot: MemorySnapshot, segment: int) -> bool:
-    """Return whether a segment belongs to a private pool, such as that of a CUDA graph."""
-    segments = snapshot.segments
-    return (segments.pool_owner[segment], segments.pool_number[segment]) != (0, 0)
-
+# Settings are compared by the least capacity with which the trace still runs, and by what happens with the
+# capacity that the allocator had. What a trace reserves on a card without an end says little: most of that is
+# cache, which an allocator gives back where the card is full.
 
 # Allocations and frees that are replayed under each settings; a second or two for all of them.
 MOST_EVENTS = 20_000
@@ -165,8 +44,10 @@ MOST_ERROR = 0.05
 PRIVATE_SHARE = 0.05
 # Share of the reserved bytes below which a saving does not count.
 LEAST_SAVING = 0.01
-# Segments are multiples of it.
-SEGMENT_STEP_BYTES = 2 * MIB
+# Settings that are described in words, the best.
+MOST_SENTENCES = 3
+# How many times less cached memory has to be given back for that alone to be an advantage.
+LEAST_TIMES_LESS = 3
 CANDIDATES = (
     "expandable_segments:True",
     "max_split_size_mb:128",
@@ -176,6 +57,19 @@ CANDIDATES = (
 )
 # Tried where the job limits its share of the card; without a limit PyTorch ignores it.
 THRESHOLD = "garbage_collection_threshold:0.8"
+
+
+class CardOutcome(msgspec.Struct, frozen=True):
+    """What happens to a trace with a given capacity, as simulated."""
+
+    # Whether every allocation that succeeded in the recording finds room.
+    does_run: bool
+    # Most that it reserves; None where it does not run.
+    peak_reserved_bytes: int | None = None
+    # How often cached memory is given back to make room for a request; None where it does not run.
+    times_given_back: int | None = None
+    # Requests that failed in the recording and fail here, too; None where it does not run.
+    failed_requests: int | None = None
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -189,10 +83,12 @@ class Candidate(msgspec.Struct, frozen=True):
     least_card_bytes: int
     # Less of the least card than with the job's own settings; below 0 where it is more.
     saved_bytes: int
+    # On the card of the advice; None where its capacity is unknown.
+    card: CardOutcome | None = None
 
 
 class SettingsAdvice(msgspec.Struct, frozen=True):
-    """The least card of one device's trace under other allocator settings."""
+    """One device's trace under other allocator settings: its least card, and what happens on its own."""
 
     device: int
     # Settings of the job; empty for the defaults.
@@ -206,15 +102,26 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     before_bytes: int = 0
     # Most that was reserved during the events, as recorded.
     recorded_peak_bytes: int | None = None
-    # The same, as simulated with the job's own settings.
+    # The same, as simulated with the job's own settings, and the capacity where the recording shows one.
     peak_reserved_bytes: int | None = None
     # The least card on which the trace runs with its own settings, as simulated.
     least_card_bytes: int | None = None
-    # How often the cache was given back during the events.
+    # How often cached memory was given back during the events, as recorded.
     flushes: int = 0
+    # How many of these made room for a request.
+    times_given_back: int = 0
+    # Requests that failed, as recorded.
+    failed_requests: int = 0
+    # What the allocator can reserve on the card that settings are compared on; None where it is unknown.
+    capacity_bytes: int | None = None
+    # "given" by the caller; from the recording: "oom", memory that was free at an out-of-memory error, or
+    # "full", requests for which cached memory was given back; "device", all of a simulated card.
+    capacity_source: CapacitySource | None = None
+    # On that card with the job's own settings.
+    card: CardOutcome | None = None
     # The largest saving first.
     candidates: tuple[Candidate, ...] = ()
-    # Always: only `recorded_peak_bytes` was measured.
+    # Always: only what is called recorded was measured.
     is_simulated: bool = True
 
     @property
@@ -225,21 +132,91 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     def sentences(self) -> tuple[str, ...]:
         if self.reason is not None:
             return (f"no advice on allocator settings: {self.reason}",)
-        least = self.least_card_bytes or 0
-        best = [one for one in self.candidates if one.saved_bytes >= LEAST_SAVING * least]
-        said = [self._describe_candidate(one) for one in best]
+        better = [one for one in self.candidates if self._is_better(one)]
+        said = [self._describe_candidate(one) for one in better[:MOST_SENTENCES]]
         if not said:
             count = len(self.candidates)
             needed = format_bytes(self.least_card_bytes)
             said = [f"simulated: this trace needs {needed}, and not less with {count} other settings"]
-        return (*said, self._describe_basis())
+        on_card = [self._describe_card(self.card)] if self.card is not None and self._is_card_tight else []
+        return (*on_card, *said, self._describe_basis())
+
+    @property
+    def _is_card_tight(self) -> bool:
+        """Whether the card makes a difference: it was asked about, or it gets full with the own settings."""
+        card = self.card
+        return card is not None and (
+            self.capacity_source == "given"
+            or not card.does_run
+            or card.times_given_back != 0
+            or card.failed_requests != 0
+        )
+
+    def _is_better(self, one: Candidate) -> bool:
+        if one.saved_bytes >= LEAST_SAVING * (self.least_card_bytes or 0):
+            return True
+        own = self.card
+        if own is None or one.card is None or not one.card.does_run:
+            return False
+        return (
+            not own.does_run
+            or (one.card.failed_requests or 0) < (own.failed_requests or 0)
+            or (own.times_given_back or 0) - (one.card.times_given_back or 0) >= LEAST_TIMES_LESS
+        )
 
     def _describe_candidate(self, one: Candidate) -> str:
         needed = format_bytes(one.least_card_bytes)
-        saved = format_bytes(one.saved_bytes)
-        less = f"{saved} less (-{format_share(one.saved_bytes / (self.least_card_bytes or 1))})"
         settings = f"PYTORCH_ALLOC_CONF={one.settings}" if one.settings else "the default settings"
-        return f"simulated: with {settings} this trace would run in {needed}, {less}"
+        less = ""
+        if one.saved_bytes > 0:
+            saved = format_bytes(one.saved_bytes)
+            less = f", {saved} less (-{format_share(one.saved_bytes / (self.least_card_bytes or 1))})"
+        return (
+            f"simulated: with {settings} this trace would run in {needed}{less}"
+            f"{self._compare_on_card(one.card)}"
+        )
+
+    def _compare_on_card(self, found: CardOutcome | None) -> str:
+        """Return how settings do on the card, in a clause; nothing where the card makes no difference."""
+        if found is None or not self._is_card_tight:
+            return ""
+        capacity = format_bytes(self.capacity_bytes)
+        if not found.does_run:
+            return f"; with {capacity} it would not run"
+        given = f"; with {capacity} cache would be given back {_count_times(found.times_given_back or 0)}"
+        if not self.failed_requests:
+            return given
+        return f"{given}, and {_describe_failed(found.failed_requests or 0, self.failed_requests)}"
+
+    def _describe_card(self, own: CardOutcome) -> str:
+        capacity = format_bytes(self.capacity_bytes)
+        start = (
+            f"simulated: with {capacity} for the allocator ({self._describe_source()}) and its own settings"
+        )
+        if not own.does_run:
+            lacking = format_bytes((self.least_card_bytes or 0) - (self.capacity_bytes or 0))
+            return f"{start} it does not run; it needs {lacking} more"
+        failed = (
+            f"; {_describe_failed(own.failed_requests or 0, self.failed_requests)}"
+            if self.failed_requests
+            else ""
+        )
+        recorded = "" if self.capacity_source == "given" else f" (recorded: {self.times_given_back:,})"
+        return (
+            f"{start} cache is given back {_count_times(own.times_given_back or 0)}{recorded}, and at most "
+            f"{format_bytes(own.peak_reserved_bytes)} are reserved{failed}"
+        )
+
+    def _describe_source(self) -> str:
+        match self.capacity_source:
+            case "given":
+                return "as given"
+            case "oom":
+                return "reserved and free at the out-of-memory error"
+            case "full":
+                return "where requests of the recording found no room"
+            case _:
+                return "all of the simulated card"
 
     def _describe_basis(self) -> str:
         older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
@@ -251,30 +228,66 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         )
         own = format_bytes(self.peak_reserved_bytes)
         recorded = format_bytes(self.recorded_peak_bytes)
-        times = "once" if self.flushes == 1 else f"{self.flushes:,} times"
-        flushed = f"; the cache was given back {times}" if self.flushes else ""
+        flushed = f"; cache was given back {_count_times(self.flushes)}" if self.flushes else ""
+        where = "" if self.times_given_back or self.failed_requests else " on a card with room"
         return (
             f"{self.events:,} allocations and frees replayed{older}{before}{flushed}; with its own settings "
-            f"the model reserves {own} on a card with room (recorded: {recorded}); sizes are without CUDA "
+            f"the model reserves {own}{where} (recorded: {recorded}); sizes are without CUDA "
             "context and libraries"
         )
 
 
+def _count_times(times: int) -> str:
+    return "once" if times == 1 else f"{times:,} times"
+
+
+def _describe_failed(failing: int, recorded: int) -> str:
+    if recorded == 1:
+        return "the request that failed fails again" if failing else "the request that failed is served"
+    return f"{failing:,} of {recorded:,} requests that failed fail again"
+
+
 def advise_settings(
-    snapshot: MemorySnapshot, device: int, *, most_events: int = MOST_EVENTS
+    snapshot: MemorySnapshot,
+    device: int,
+    *,
+    capacity_bytes: int | None = None,
+    most_events: int = MOST_EVENTS,
 ) -> SettingsAdvice:
-    """Replay the newest events of a device's recorded trace under other allocator settings."""
-    own = read_own_settings(snapshot)
-    refusal = SettingsAdvice(device=device, own_settings=own, reason=None)
+    """Replay the newest events of a device's recorded trace under other allocator settings.
+
+    Args:
+        capacity_bytes: What the allocator can reserve on the card that settings are compared on; None for
+            what the recording shows, if it does.
+    """
+    own_text = read_own_settings(snapshot)
+    refusal = SettingsAdvice(device=device, own_settings=own_text, reason=None)
     trace = next((trace for trace in snapshot.traces if trace.device == device), None)
     levels = None if trace is None else trace_levels(snapshot, device)
     if trace is None or levels is None:
         return msgspec.structs.replace(refusal, reason="the file has no trace of allocations")
-    recorded = record_trace(snapshot, trace, most_events=most_events, has_flushes=_gives_all_back(own))
-    reason = _refuse_trace(snapshot, device, recorded)
-    if reason is not None:
-        return msgspec.structs.replace(refusal, reason=reason)
-    return _replay_all(refusal, recorded, _find_peak(levels, recorded.first_row))
+    try:
+        own = AllocatorSettings.parse(own_text)
+    except AllocatorModelError as error:
+        return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
+    if own.memory_fraction <= 0:
+        return msgspec.structs.replace(refusal, reason="its own settings leave it no memory")
+    advice = refusal
+    # Where the trace contradicts what it seemed to say of the card, replay it without that.
+    for is_card_constant in (True, False):
+        recorded = record_trace(
+            snapshot, trace, levels, own=own, most_events=most_events, is_card_constant=is_card_constant
+        )
+        advice = _describe_recorded(refusal, recorded)
+        reason = _refuse_trace(snapshot, device, recorded)
+        if reason is not None:
+            return msgspec.structs.replace(refusal, reason=reason)
+        advice = _replay_own(advice, recorded, own)
+        if advice.reason is None:
+            return _compare(advice, recorded, own, capacity_bytes)
+        if not recorded.card.full:
+            break
+    return advice
 
 
 def read_own_settings(snapshot: MemorySnapshot) -> str:
@@ -286,13 +299,8 @@ def read_own_settings(snapshot: MemorySnapshot) -> str:
     return "expandable_segments:True" if found.get("expandable_segments") == "True" else ""
 
 
-def _gives_all_back(settings: str) -> bool:
-    """Return whether segments are only given back all at once, as it is unless these settings are set."""
-    return "garbage_collection_threshold" not in settings and "max_split_size_mb" not in settings
-
-
 def _refuse_trace(snapshot: MemorySnapshot, device: int, recorded: RecordedTrace) -> str | None:
-    count = len(recorded.events) - recorded.flushes
+    count = recorded.allocations_and_frees
     if count < LEAST_EVENTS:
         return f"its trace has {count:,} allocations and frees; at least {LEAST_EVENTS} are needed"
     segments = snapshot.segments
@@ -304,51 +312,65 @@ def _refuse_trace(snapshot: MemorySnapshot, device: int, recorded: RecordedTrace
     return None
 
 
-def _find_peak(levels: Timeline, first_row: int) -> int:
-    """Return the most that was reserved from a row of the trace on, and just before it."""
-    before = int(levels.reserved_bytes[first_row - 1]) if first_row else levels.start_reserved_bytes
-    return max(before, int(levels.reserved_bytes[first_row:].max()))
-
-
-def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak: int) -> SettingsAdvice:
-    """Return the outcome under every settings, or a refusal where the model misses what was recorded."""
-    own_text = refusal.own_settings
-    try:
-        own = AllocatorSettings.parse(own_text)
-    except AllocatorModelError as error:
-        return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
-    replayed = msgspec.structs.replace(
+def _describe_recorded(refusal: SettingsAdvice, recorded: RecordedTrace) -> SettingsAdvice:
+    return msgspec.structs.replace(
         refusal,
-        events=len(recorded.events) - recorded.flushes,
+        events=recorded.allocations_and_frees,
         events_left_out=recorded.events_left_out,
         before_bytes=recorded.before_bytes,
-        recorded_peak_bytes=recorded_peak,
-        flushes=recorded.flushes,
+        recorded_peak_bytes=recorded.peak_reserved_bytes,
+        flushes=recorded.times_given_back,
+        times_given_back=recorded.card.full,
+        failed_requests=recorded.failed,
     )
-    peak = _replay(recorded, own).reserved_bytes
+
+
+def _replay_own(advice: SettingsAdvice, recorded: RecordedTrace, own: AllocatorSettings) -> SettingsAdvice:
+    """Add the outcome with the job's own settings, or the reason where the model misses what was recorded."""
+    least = _find_least_card(recorded, own)
+    # On a card that is a little too small for the model the trace is replayed with what the model needs.
+    capacity = max(recorded.card.capacity_bytes or UNLIMITED_BYTES, least)
+    peak = _replay(recorded, own, capacity).reserved_bytes
+    recorded_peak = recorded.peak_reserved_bytes
     if abs(peak - recorded_peak) > MOST_ERROR * recorded_peak:
         return msgspec.structs.replace(
-            replayed, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
+            advice, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
         )
-    least = _find_least_card(recorded, own)
-    texts = [text for text in (*CANDIDATES, "") if text != own_text]
-    texts += (
-        [f"{THRESHOLD},per_process_memory_fraction:{own.memory_fraction}"] if own.memory_fraction < 1 else []
-    )
+    return msgspec.structs.replace(advice, peak_reserved_bytes=peak, least_card_bytes=least)
+
+
+def _compare(
+    advice: SettingsAdvice, recorded: RecordedTrace, own: AllocatorSettings, capacity_bytes: int | None
+) -> SettingsAdvice:
+    """Add the outcome under every settings."""
+    least = advice.least_card_bytes or 0
+    capacity, source = capacity_bytes, recorded.card.source
+    if capacity is not None:
+        source = "given"
+    elif recorded.card.capacity_bytes is not None:
+        capacity = max(recorded.card.capacity_bytes, least)
+    fraction = f",per_process_memory_fraction:{own.memory_fraction}"
+    texts = [text for text in (*CANDIDATES, "") if text != advice.own_settings]
+    texts += [THRESHOLD + fraction] if own.memory_fraction < 1 else []
     found = []
     for text in texts:
         settings = AllocatorSettings.parse(text)
         reserved = _replay(recorded, settings).reserved_bytes
         needed = _find_least_card(recorded, settings)
-        found.append(Candidate(text, reserved, needed, least - needed))
-    candidates = tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.settings)))
+        found.append(
+            Candidate(text, reserved, needed, least - needed, _try_card(recorded, settings, capacity))
+        )
     return msgspec.structs.replace(
-        replayed, peak_reserved_bytes=peak, least_card_bytes=least, candidates=candidates
+        advice,
+        capacity_bytes=capacity,
+        capacity_source=source,
+        card=_try_card(recorded, own, capacity),
+        candidates=tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.settings))),
     )
 
 
 def _find_least_card(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
-    """Return the least bytes in which the trace runs; exact to half of the saving that counts."""
+    """Return the least capacity with which the trace runs; exact to half of the saving that counts."""
     free = _replay(recorded, settings)
     step = max(1, round(LEAST_SAVING / 2 * free.allocated_bytes / SEGMENT_STEP_BYTES)) * SEGMENT_STEP_BYTES
 
@@ -360,6 +382,18 @@ def _find_least_card(recorded: RecordedTrace, settings: AllocatorSettings) -> in
         return True
 
     return bisect_capacity(does_fit, free.allocated_bytes, free.reserved_bytes, step)
+
+
+def _try_card(
+    recorded: RecordedTrace, settings: AllocatorSettings, capacity_bytes: int | None
+) -> CardOutcome | None:
+    if capacity_bytes is None:
+        return None
+    try:
+        outcome = _replay(recorded, settings, capacity_bytes)
+    except AllocatorOutOfMemoryError:
+        return CardOutcome(does_run=False)
+    return CardOutcome(True, outcome.reserved_bytes, outcome.times_given_back, outcome.failed_requests)
 
 
 def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str:
@@ -374,29 +408,50 @@ def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str
     )
 
 
-class _Peaks(NamedTuple):
+class _Outcome(NamedTuple):
     allocated_bytes: int
     reserved_bytes: int
+    times_given_back: int
+    failed_requests: int
 
 
 def _replay(
     recorded: RecordedTrace, settings: AllocatorSettings, capacity_bytes: int = UNLIMITED_BYTES
-) -> _Peaks:
-    """Return the most bytes that the trace allocates and reserves on a card.
+) -> _Outcome:
+    """Return the most bytes that the trace allocates and reserves on a card, and how often that is full.
+
+    Requests that failed are tried again where the card has an end, and freed at once.
+
+    Args:
+        capacity_bytes: What the allocator can reserve. With a memory fraction the card is larger, so that
+            settings with and without one are compared with the same capacity.
 
     Raises:
         AllocatorOutOfMemoryError: It does not run on a card so small.
     """
-    heap = RuledHeap(PrivateDeviceMemory(capacity_bytes), settings)
+    card = PrivateDeviceMemory(math.ceil(capacity_bytes / settings.memory_fraction))
+    heap = RuledHeap(card, settings)
     live = {event.address: heap.take(event.size_bytes, event.stream) for event in recorded.before}
     take = heap.take
     give = heap.give
+    failed = 0
     for address, size_bytes, stream in recorded.events:
-        if size_bytes:
+        if address == FAILED_ADDRESS:
+            if capacity_bytes < UNLIMITED_BYTES:
+                try:
+                    give(take(size_bytes, stream))
+                except AllocatorOutOfMemoryError:
+                    failed += 1
+        elif size_bytes:
             live[address] = take(size_bytes, stream)
         elif (block := live.pop(address, None)) is not None:
             give(block)
-        elif address == FLUSH_ADDRESS:
+        elif address == EMPTIED_ADDRESS:
             heap.supply.release_cached()
     stats = read_statistics(heap)
-    return _Peaks(stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"])
+    return _Outcome(
+        stats["allocated_bytes.all.peak"],
+        stats["reserved_bytes.all.peak"],
+        heap.supply.counters.times_given_back,
+        failed,
+    )

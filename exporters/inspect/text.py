@@ -20,7 +20,7 @@ from ...analyzers.snapshot_summary import (
 )
 from ...analyzers.snapshot_summary.flight import DeviceShares, FlightSummary, summarize_flight_record
 from ...analyzers.snapshot_summary.settings_advice import SettingsAdvice, advise_settings
-from ...engine.errors import UsageError
+from ...engine.errors import Setting, SettingError, UsageError
 from ...engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
 from ...engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
 from ...engine.text import make_printable
@@ -29,6 +29,9 @@ from ..stack_text import render_frames, render_stacks
 from ..text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
 # A file of device memory, whichever kind it is, as one struct and as text.
+
+# Why a capacity is refused.
+NEEDS_TRACE = "needs a memory snapshot with recorded history: only its trace can be replayed"
 
 
 class SnapshotReport(SnapshotSummary, frozen=True, kw_only=True):
@@ -39,42 +42,64 @@ class SnapshotReport(SnapshotSummary, frozen=True, kw_only=True):
 
 
 def summarize_memory_file(
-    content: MemorySnapshot | FlightRecord, *, top: int, device: int | None = None
+    content: MemorySnapshot | FlightRecord,
+    *,
+    top: int,
+    device: int | None = None,
+    capacity_bytes: int | None = None,
 ) -> SnapshotReport | FlightSummary:
     """Return the report of a file, with the effect of other allocator settings; takes seconds.
 
     Args:
         top: Stacks to keep, of each device.
         device: The only device to report; None for all.
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
 
     Raises:
-        UsageError: The file does not have the device.
+        UsageError: The file does not have the device, or no trace to replay with the capacity.
     """
     if isinstance(content, FlightRecord):
+        check_capacity(content, capacity_bytes)
         return summarize_flight(content, top=top, device=device)
     summary = summarize_devices(content, top=top, device=device)
-    advice = tuple(advise_settings(content, each.device) for each in summary.devices)
+    advice = _advise(content, summary, capacity_bytes)
     return SnapshotReport(**msgspec.structs.asdict(summary), settings_advice=advice)
 
 
 def describe_memory_file(
-    content: MemorySnapshot | FlightRecord, *, top: int, device: int | None = None, width: int
+    content: MemorySnapshot | FlightRecord,
+    *,
+    top: int,
+    device: int | None = None,
+    capacity_bytes: int | None = None,
+    width: int,
 ) -> str:
     """Return a file as text.
 
     Args:
         top: Stacks to show, of each device.
         device: The only device to report; None for all.
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
 
     Raises:
-        UsageError: The file does not have the device.
+        UsageError: The file does not have the device, or no trace to replay with the capacity.
     """
     if isinstance(content, FlightRecord):
+        check_capacity(content, capacity_bytes)
         check_device(device, _list_devices(content))
         return describe_flight_record(content, width=width, top=top)
     summary = summarize_devices(content, top=top, device=device)
-    advice = [advise_settings(content, each.device) for each in summary.devices]
-    return describe_summary(summary, width=width, advice=advice)
+    return describe_summary(summary, width=width, advice=_advise(content, summary, capacity_bytes))
+
+
+def _advise(
+    content: MemorySnapshot, summary: SnapshotSummary, capacity_bytes: int | None
+) -> tuple[SettingsAdvice, ...]:
+    return tuple(
+        advise_settings(content, each.device, capacity_bytes=capacity_bytes) for each in summary.devices
+    )
 
 
 def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) -> SnapshotSummary:
@@ -116,6 +141,12 @@ def check_device(device: int | None, known: tuple[int, ...]) -> None:
     if device is not None and device not in known:
         told = ", ".join(map(str, known)) or "none"
         raise UsageError(f"--devices {device}: the devices in the file are {told}")
+
+
+def check_capacity(content: MemorySnapshot | FlightRecord, capacity_bytes: int | None) -> None:
+    """Raise a `UsageError` if a capacity is given for a file without a trace to replay."""
+    if capacity_bytes is not None and isinstance(content, FlightRecord):
+        raise SettingError(Setting("--capacity"), f" {NEEDS_TRACE}")
 
 
 # A flight record as plain text for people: what failed, memory of the device, what was live, what to do.

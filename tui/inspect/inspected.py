@@ -26,6 +26,7 @@ from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ...exporters.inspect.text import (
+    check_capacity,
     describe_advice,
     describe_failures,
     describe_flight_record,
@@ -100,17 +101,22 @@ class Inspected:
     advise: Callable[[int], InspectedAdvice] | None = None
 
 
-def read_inspected(path: Path, device: int | None = None) -> Inspected:
+def read_inspected(path: Path, device: int | None = None, *, capacity_bytes: int | None = None) -> Inspected:
     """Read a file for the screen, of one device or all (None); takes seconds where it is large.
+
+    Args:
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
 
     Raises:
         InputFileError: The file cannot be read or understood.
-        UsageError: It does not have the device.
+        UsageError: It does not have the device, or no trace to replay with the capacity.
     """
     content = read_memory_file(path)
+    check_capacity(content, capacity_bytes)
     if isinstance(content, FlightRecord):
         return view_flight_record(content, show_name(path), device)
-    return view_snapshot(content, show_name(path), device)
+    return view_snapshot(content, show_name(path), device, capacity_bytes=capacity_bytes)
 
 
 # In the list of the screen.
@@ -190,8 +196,14 @@ def _describe_request(summary: FlightSummary) -> str:
     return f"{format_bytes(summary.size_bytes)} requested{at}"
 
 
-def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None) -> Inspected:
+def view_snapshot(
+    snapshot: MemorySnapshot, file: str, device: int | None = None, *, capacity_bytes: int | None = None
+) -> Inspected:
     """Return a snapshot for the screen, of one device or all (None).
+
+    Args:
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
 
     Raises:
         UsageError: It does not have the device.
@@ -204,12 +216,12 @@ def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None
         report=describe_summary(_shorten(summary), width=REPORT_WIDTH),
         is_simulated=summary.simulated is not None,
         settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
-        advise=lambda place: _advise(snapshot, summary.devices[place].device),
+        advise=lambda place: _advise(snapshot, summary.devices[place].device, capacity_bytes),
     )
 
 
-def _advise(snapshot: MemorySnapshot, device: int) -> InspectedAdvice:
-    advice = advise_settings(snapshot, device)
+def _advise(snapshot: MemorySnapshot, device: int, capacity_bytes: int | None) -> InspectedAdvice:
+    advice = advise_settings(snapshot, device, capacity_bytes=capacity_bytes)
     lines = [f"device {device}", *describe_advice(advice, REPORT_WIDTH)] if advice.is_replayed else []
     sentences = tuple(map(make_printable, advice.sentences))
     return InspectedAdvice(sentences, "\n".join(lines), is_refused=advice.reason is not None)

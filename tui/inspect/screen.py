@@ -580,18 +580,23 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
     return view
 
 
-def inspect_file(path: Path, *, settings: Settings, device: int | None = None) -> int:
+def inspect_file(
+    path: Path, *, settings: Settings, device: int | None = None, capacity_bytes: int | None = None
+) -> int:
     """Show a file until the user quits, and return the exit code.
 
     Args:
         device: The only device to show; None for all.
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
 
     Raises:
         UsageError: Nothing can be drawn here, or the file does not have the device.
         InputFileError: The file cannot be read or understood.
     """
     try:
-        return show_file(view_file(path, lambda: read_inspected(path, device)), settings)
+        view = view_file(path, lambda: read_inspected(path, device, capacity_bytes=capacity_bytes))
+        return show_file(view, settings)
     finally:
         _end_readers()
 

@@ -54,9 +54,14 @@ def does_run(settings: str, steps: int, card_bytes: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def advice() -> SettingsAdvice:
-    """Return the advice for a pinned job of 60 steps."""
-    return advise_settings(snapshot_of(pinned_job(), 60), 0)
+def pinned() -> MemorySnapshot:
+    """Return the snapshot of a pinned job of 60 steps."""
+    return snapshot_of(pinned_job(), 60)
+
+
+@pytest.fixture(scope="module")
+def advice(pinned: MemorySnapshot) -> SettingsAdvice:
+    return advise_settings(pinned, 0)
 
 
 def test_what_is_said_of_settings_is_what_the_same_job_does_under_them(advice: SettingsAdvice) -> None:
@@ -98,11 +103,103 @@ def test_it_is_said_to_be_simulated_and_what_it_rests_on(advice: SettingsAdvice)
 def test_a_job_on_a_full_card_is_followed_through_its_flushes(advice: SettingsAdvice) -> None:
     job = Job(1216 * MIB, vary(1, *LENGTHS), keep=200)
     full = advise_settings(snapshot_of(job, 60), 0)
-    assert job.allocator.memory_stats()["num_alloc_retries"] == full.flushes > 0
+    assert job.allocator.memory_stats()["num_alloc_retries"] == full.flushes == full.times_given_back > 0
     assert full.reason is None
     assert full.peak_reserved_bytes == full.recorded_peak_bytes
     assert full.least_card_bytes == advice.least_card_bytes, "the card that it ran on does not matter"
-    assert "; the cache was given back " in full.sentences[-1]
+    assert "; cache was given back once; " in full.sentences[-1]
+    assert full.sentences[0] == (
+        "simulated: with 1.2 GiB for the allocator (where requests of the recording found no room) and its "
+        "own settings cache is given back once (recorded: 1), and at most 1.2 GiB are reserved"
+    )
+
+
+FULL_CARDS = {
+    "": 1300 * MIB,
+    "max_split_size_mb:20": 1216 * MIB,
+    "per_process_memory_fraction:0.48": 1248 * MIB,
+    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.5": 1300 * MIB,
+}
+
+
+@pytest.mark.parametrize("settings", FULL_CARDS)
+def test_the_model_finds_out_by_itself_when_a_full_card_gives_cache_back(settings: str) -> None:
+    parsed = AllocatorSettings.parse(settings)
+    job = Job(
+        round(FULL_CARDS[settings] / parsed.memory_fraction), vary(1, *LENGTHS), keep=200, settings=settings
+    )
+    full = advise_settings(snapshot_of(job, 60, settings), 0)
+    assert full.reason is None
+    assert full.capacity_source == "full"
+    # As exact as a recording says it: within the segment of the largest request.
+    assert full.capacity_bytes is not None
+    assert full.recorded_peak_bytes is not None
+    assert full.recorded_peak_bytes <= full.capacity_bytes
+    assert abs(full.capacity_bytes - FULL_CARDS[settings]) <= 24 * MIB
+    assert full.card is not None
+    assert full.card.times_given_back == full.times_given_back == full.flushes > 0
+    assert full.card.peak_reserved_bytes == full.recorded_peak_bytes
+    # Each of the others: as often as the same job really does on such a card.
+    for candidate in full.candidates:
+        assert candidate.card is not None
+        if "size_mb" not in candidate.settings and "garbage" not in candidate.settings:
+            other = Job(full.capacity_bytes, vary(1, *LENGTHS), keep=200, settings=candidate.settings)
+            for _ in other.run(60):
+                pass
+            stats = other.allocator.memory_stats()
+            assert candidate.card.times_given_back == stats["num_alloc_retries"], candidate.settings
+            assert candidate.card.peak_reserved_bytes == stats["reserved_bytes.all.peak"]
+
+
+def test_a_fraction_of_the_card_does_not_count_against_its_own_settings(advice: SettingsAdvice) -> None:
+    """What is compared is what the allocator can reserve, of however large a card."""
+    settings = "per_process_memory_fraction:0.5"
+    half = advise_settings(snapshot_of(pinned_job(settings), 60, settings), 0)
+    assert half.least_card_bytes == advice.least_card_bytes
+    best = half.candidates[0]
+    assert (best.settings, best.saved_bytes) == (EXPANDABLE, advice.candidates[0].saved_bytes)
+
+
+def test_a_request_that_failed_is_tried_under_other_settings() -> None:
+    job = Job(1120 * MIB, vary(1, *LENGTHS), keep=200)
+    job.allocator.record_history(100_000)
+    with pytest.raises(AllocatorOutOfMemoryError):
+        for _ in job.run(60):
+            pass
+    oom = advise_settings(convert_tree(job.allocator.snapshot()), 0)
+    assert (oom.capacity_bytes, oom.capacity_source, oom.failed_requests) == (1120 * MIB, "oom", 1)
+    assert oom.card is not None
+    assert (oom.card.does_run, oom.card.failed_requests) == (True, 1)
+    served = [
+        one.settings for one in oom.candidates if one.card is not None and one.card.failed_requests == 0
+    ]
+    assert EXPANDABLE in served
+    assert "max_split_size_mb:128" not in served
+    assert oom.sentences[0].startswith(
+        "simulated: with 1.1 GiB for the allocator (reserved and free at the out-of-memory error) and its "
+        "own settings cache is given back 2 times (recorded: 2)"
+    )
+    assert oom.sentences[0].endswith("; the request that failed fails again")
+    assert oom.sentences[1].startswith(f"simulated: with PYTORCH_ALLOC_CONF={EXPANDABLE} ")
+    assert oom.sentences[1].endswith(
+        "; with 1.1 GiB cache would be given back 0 times, and the request that failed is served"
+    )
+
+
+@pytest.mark.parametrize("capacity_mib", [1100, 1130, 1400])
+def test_a_given_card_says_what_the_same_job_does_on_it(pinned: MemorySnapshot, capacity_mib: int) -> None:
+    capacity_bytes = capacity_mib * MIB
+    found = advise_settings(pinned, 0, capacity_bytes=capacity_bytes)
+    assert (found.capacity_bytes, found.capacity_source) == (capacity_bytes, "given")
+    assert found.card is not None
+    assert found.card.does_run == does_run("", 60, capacity_bytes)
+    for candidate in found.candidates:
+        assert candidate.card is not None
+        assert candidate.card.does_run == does_run(candidate.settings, 60, capacity_bytes)
+    said = " and its own settings it does not run; it needs " in found.sentences[0]
+    assert said == (not found.card.does_run)
+    better = [one.settings for one in found.candidates if one.card is not None and one.card.does_run]
+    assert (capacity_mib == 1100) == (better == [])
 
 
 def test_a_job_that_empties_its_cache_is_followed_too() -> None:
@@ -114,6 +211,7 @@ def test_a_job_that_empties_its_cache_is_followed_too() -> None:
     advice = advise_settings(convert_tree(allocator.snapshot()), 0)
     assert advice.peak_reserved_bytes == advice.recorded_peak_bytes == 120 * MIB
     assert (advice.events, advice.flushes) == (180, 90)
+    assert (advice.times_given_back, advice.capacity_bytes, advice.card) == (0, None, None)
 
 
 def test_a_job_that_has_the_best_settings_learns_that_none_is_better() -> None:
@@ -208,8 +306,8 @@ def test_a_share_of_the_card_lets_the_threshold_for_old_blocks_be_tried() -> Non
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_inspect_prints_it(width: int) -> None:
-    text = describe_memory_file(snapshot_of(pinned_job(), 60), top=3, width=width)
+def test_inspect_prints_it(pinned: MemorySnapshot, width: int) -> None:
+    text = describe_memory_file(pinned, top=3, width=width)
     assert "\nthe trace under other allocator settings" in text
     assert "simulated: with" in text
     assert max(len(line) for line in text.splitlines()) <= width

@@ -302,6 +302,15 @@ async def test_what_other_settings_would_save_is_shown_once_it_is_there(tmp_path
         held.set()
 
 
+async def test_a_given_capacity_is_what_settings_are_compared_with(tmp_path: Path) -> None:
+    path = save(tmp_path, advised_snapshot())
+    app = make_inspect_app(path, read=lambda: read_inspected(path, capacity_bytes=1126 << 20))
+    async with opened(app, (120, 40)):
+        text = " ".join(shown(app).split())
+        assert "with 1.1 GiB for the allocator (as given) and its own settings it does not run" in text
+        assert "with 1.1 GiB cache would be given back" in text
+
+
 async def test_a_flight_record_and_a_file_without_a_trace_say_nothing_of_other_settings(
     flight_file: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ...engine.files import flight_records
 from ...engine.files.snapshots import MIB, block, free, segment, small_snapshot, snapshot, write_snapshot
+from ...engine.files.test_serving_log import ENGINE, RANKS, ROOM
 from ...tui.inspect_files import advised_snapshot
 from .running import call, run
 
@@ -109,6 +110,29 @@ def test_json_says_what_other_settings_would_save_and_that_it_is_simulated(tmp_p
     assert bare["settings_advice"][0]["reason"] is not None
 
 
+def test_a_capacity_says_what_the_trace_would_do_on_such_a_card(tmp_path: Path) -> None:
+    path = str(write_snapshot(tmp_path, advised_snapshot()))
+    (line,) = call("inspect", path, "--json", "--capacity", "1126MiB").lines
+    (advice,) = line["settings_advice"]
+    assert (advice["capacity_bytes"], advice["capacity_source"]) == (1126 * MIB, "given")
+    assert advice["card"]["does_run"] is False
+    best = advice["candidates"][0]
+    assert (best["settings"], best["card"]["does_run"]) == ("expandable_segments:True", True)
+    text = " ".join(call("inspect", path, "--capacity", "1126MiB").stdout.split())
+    assert "simulated: with 1.1 GiB for the allocator (as given) and its own settings it does not run" in text
+
+
+def test_a_capacity_is_refused_where_there_is_no_trace_to_replay(tmp_path: Path) -> None:
+    record = flight_records.write_record(tmp_path, flight_records.record())
+    log = tmp_path / "server.log"
+    log.write_text(f"{ENGINE}{RANKS}{ROOM}")
+    for path in (record, log):
+        outcome = call("inspect", str(path), "--capacity", "80GiB")
+        assert outcome.code == 2
+        assert "--capacity needs a memory snapshot with recorded history" in outcome.stderr
+        assert outcome.stdout == ""
+
+
 def test_top_limits_the_stacks(tmp_path: Path) -> None:
     path = str(write_snapshot(tmp_path, small_snapshot()))
     assert len(call("inspect", path, "--json").lines[0]["devices"][0]["stacks"]) == 2
@@ -121,6 +145,8 @@ def test_top_limits_the_stacks(tmp_path: Path) -> None:
         (("--top", "0"), "--top 0: expected a whole number from 1"),
         (("--top", "many"), "--top many: expected a whole number"),
         (("--device", "-1"), "--device"),
+        (("--capacity", "0"), "--capacity 0: expected a size above zero"),
+        (("--at", "end", "--capacity", "8GiB"), "--capacity does not go with --at"),
         (("--format", "text", "--json"), "--json does not go with --format text"),
     ],
 )

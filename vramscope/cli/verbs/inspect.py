@@ -9,7 +9,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
 from ..frame.emit import can_draw, complain, emit_fitted, emit_json
-from ..frame.flags import add_format_flags, add_old_flag, build_look_flags, refuse, whole
+from ..frame.flags import CAPACITY, add_format_flags, add_old_flag, build_look_flags, refuse, whole
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
@@ -23,6 +23,7 @@ EXAMPLES = """\
 vramscope inspect                     # the newest flight record
 vramscope inspect snapshot.pickle --top 20
 vramscope inspect train.log --format text
+vramscope inspect snapshot.pickle --capacity 79GiB
 vramscope inspect snapshot.pickle --at peak
 vramscope inspect snapshot.pickle --at 10s --and peak --json
 vramscope inspect server.log"""
@@ -88,6 +89,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--devices", metavar="N", dest="device", type=number, help="show only device N of a snapshot"
     )
     add_old_flag(output, "--device", use="--devices", dest="device", type=number)
+    output.add_argument(
+        "--capacity",
+        metavar="SIZE",
+        type=CAPACITY,
+        help="replay the trace of a snapshot with so much for the allocator, for example 79GiB: what the "
+        "device has, less context and other processes (default: what the trace shows)",
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -95,11 +103,18 @@ def run(arguments: Namespace) -> int:
     device = arguments.device
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
+    capacity = arguments.capacity
     if arguments.at is not None:
+        refuse({"--capacity": capacity}, "does not go with --at: a moment is as it was recorded")
         _show_moments(path, arguments, settings)
         return 0
     refuse({"--and": arguments.second}, "needs --at: the first of the two moments")
     refuse_recording(path)
+    others = (_is_module_memory, _is_phase_file, _is_device_profile, _is_serving_log)
+    if capacity is not None and any(is_other(path) for is_other in others):
+        from vramscope.exporters.inspect.text import NEEDS_TRACE
+
+        refuse({"--capacity": capacity}, NEEDS_TRACE)
     if _is_module_memory(path):
         _show_modules(path, settings, is_json=arguments.json)
     elif _is_phase_file(path):
@@ -114,13 +129,13 @@ def run(arguments: Namespace) -> int:
             # A log of a trainer and its server, or of a server that ended: also what the error itself says.
             print_text(path, top=top, device=device, settings=settings)
     elif arguments.json:
-        print_json(path, top=top, device=device)
+        print_json(path, top=top, device=device, capacity_bytes=capacity)
     elif arguments.format != "text" and can_draw(settings):
         from vramscope.tui.inspect.screen import inspect_file
 
-        return inspect_file(path, settings=settings, device=device)
+        return inspect_file(path, settings=settings, device=device, capacity_bytes=capacity)
     else:
-        print_text(path, top=top, device=device, settings=settings)
+        print_text(path, top=top, device=device, settings=settings, capacity_bytes=capacity)
     return 0
 
 
@@ -283,29 +298,38 @@ def _find_newest() -> Path:
     return path
 
 
-def print_text(path: Path, *, top: int, device: int | None, settings: Settings) -> None:
+def print_text(
+    path: Path, *, top: int, device: int | None, settings: Settings, capacity_bytes: int | None = None
+) -> None:
     """Print the report on a file, as wide as the terminal, or 80 cells into a pipe.
 
     Args:
         device: The only device to report; None for all.
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
     """
     from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect.text import describe_memory_file
 
     emit_fitted(
         settings,
-        lambda width: describe_memory_file(read_memory_file(path), top=top, device=device, width=width),
+        lambda width: describe_memory_file(
+            read_memory_file(path), top=top, device=device, capacity_bytes=capacity_bytes, width=width
+        ),
     )
 
 
-def print_json(path: Path, *, top: int, device: int | None) -> None:
+def print_json(path: Path, *, top: int, device: int | None, capacity_bytes: int | None = None) -> None:
     """Print the report on a file as one JSON object that names its schema.
 
     Args:
         device: The only device to report; None for all.
+        capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
+            shows.
     """
     from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect.text import summarize_memory_file
 
-    summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
+    content = read_memory_file(path)
+    summary = summarize_memory_file(content, top=top, device=device, capacity_bytes=capacity_bytes)
     emit_json(summary)
