@@ -14,8 +14,8 @@ import msgspec
 from ...engine.model.memory_snapshot import UNMEASURED, BlockState, MemorySnapshot, TraceAction, TraceColumns
 from ...engine.units import MIB
 from ..allocator_model import AllocatorSettings
+from ..allocator_model.settings import SMALL_SEGMENT_BYTES, choose_segment_size
 from . import Timeline
-from .summary import find_segment_size
 
 # Addresses of events that no block has: the whole cache given back because the program asked for it, and a
 # request that failed.
@@ -214,7 +214,7 @@ def find_card(
         is_constant: Whether the allocator had the same capacity all the time.
     """
     peak = _find_peak(levels, first_row)
-    releases = list(_find_releases(trace, levels, first_row))
+    releases = list(_find_releases(trace, levels, first_row, own))
     full = [each for each in releases if _is_for_request(trace, each, peak, own)]
     if any(each.has_stack_of_request is None for each in full) and len(full) < len(releases):
         full = [each for each in full if each.has_stack_of_request]
@@ -230,7 +230,9 @@ def find_card(
     return CardEvidence(capacity, source, len(full), emptied)
 
 
-def _find_releases(trace: TraceColumns, levels: Timeline, first_row: int) -> Iterator[_Release]:
+def _find_releases(
+    trace: TraceColumns, levels: Timeline, first_row: int, own: AllocatorSettings
+) -> Iterator[_Release]:
     row = first_row
     while row < len(trace):
         start = row
@@ -238,7 +240,7 @@ def _find_releases(trace: TraceColumns, levels: Timeline, first_row: int) -> Ite
             row += 1
         if row > start:
             rows = range(start, row)
-            asked = _measure_request(trace, row)
+            asked = _measure_request(trace, row, own)
             stacks = {trace.stack[each] for each in rows}
             if asked is not None:
                 stacks.add(trace.stack[row])
@@ -247,17 +249,26 @@ def _find_releases(trace: TraceColumns, levels: Timeline, first_row: int) -> Ite
         row += 1
 
 
-def _measure_request(trace: TraceColumns, row: int) -> int | None:
+def _measure_request(trace: TraceColumns, row: int, own: AllocatorSettings) -> int | None:
     """Return the bytes that a request asks of the device at a row, None where there is none."""
     if row == len(trace):
         return None
     if trace.action[row] == TraceAction.OOM:
-        return find_segment_size(trace.size_bytes[row])
+        return _size_segment(trace.size_bytes[row], own)
     asked = 0
     while row < len(trace) and trace.action[row] in _OBTAINED:
         asked += trace.size_bytes[row]
         row += 1
     return asked or None
+
+
+def _size_segment(size_bytes: int, own: AllocatorSettings) -> int:
+    """Return what a block that no cached one can serve asks of the device at most."""
+    segment = choose_segment_size(size_bytes, own.large_segment_bytes)
+    if own.expandable_segments and segment > SMALL_SEGMENT_BYTES:
+        # Whole pages; fewer where the end of its range is free already.
+        return -(-size_bytes // own.large_segment_bytes) * own.large_segment_bytes
+    return segment
 
 
 def _is_for_request(trace: TraceColumns, release: _Release, peak: int, own: AllocatorSettings) -> bool:
@@ -278,11 +289,10 @@ def _collects_garbage(own: AllocatorSettings) -> bool:
 
 def _would_have_served(trace: TraceColumns, release: _Release, asked_bytes: int) -> bool:
     """Return whether the cache had a whole segment of the request's pool and stream, of enough bytes."""
-    small = find_segment_size(1)
     return any(
         trace.stream[row] == trace.stream[release.rows.stop]
         and trace.size_bytes[row] >= asked_bytes
-        and (trace.size_bytes[row] == small) == (asked_bytes == small)
+        and (trace.size_bytes[row] == SMALL_SEGMENT_BYTES) == (asked_bytes == SMALL_SEGMENT_BYTES)
         for row in release.rows
     )
 
@@ -300,7 +310,7 @@ def _bound_capacity(
     too_much: list[int] = []
     for row in range(first_row, len(trace)):
         if trace.action[row] == TraceAction.OOM:
-            asked = find_segment_size(trace.size_bytes[row])
+            asked = _size_segment(trace.size_bytes[row], own)
             reserved = _reserved_before(levels, row)
             if UNMEASURED < trace.address[row] < asked:
                 exact.append(reserved + trace.address[row])

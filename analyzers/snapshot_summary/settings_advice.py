@@ -40,6 +40,8 @@ MOST_EVENTS = 20_000
 LEAST_EVENTS = 100
 # By how much the replay may miss what was recorded, as a share of it.
 MOST_ERROR = 0.05
+# By how many times the model may miss how often cached memory was given back, or by half of them.
+MOST_TIMES_MISSED = 2
 # Share of the reserved bytes that may be in private pools, which a replay cannot follow.
 PRIVATE_SHARE = 0.05
 # Share of the reserved bytes below which a saving does not count.
@@ -272,22 +274,23 @@ def advise_settings(
         return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
     if own.memory_fraction <= 0:
         return msgspec.structs.replace(refusal, reason="its own settings leave it no memory")
-    advice = refusal
-    # Where the trace contradicts what it seemed to say of the card, replay it without that.
+    refused = refusal
+    # Where the model cannot follow the trace on the card that it seems to show, the card is left unknown.
     for is_card_constant in (True, False):
         recorded = record_trace(
             snapshot, trace, levels, own=own, most_events=most_events, is_card_constant=is_card_constant
         )
-        advice = _describe_recorded(refusal, recorded)
         reason = _refuse_trace(snapshot, device, recorded)
         if reason is not None:
             return msgspec.structs.replace(refusal, reason=reason)
-        advice = _replay_own(advice, recorded, own)
+        advice = _replay_own(_describe_recorded(refusal, recorded), recorded, own)
         if advice.reason is None:
             return _compare(advice, recorded, own, capacity_bytes)
-        if not recorded.card.full:
+        if is_card_constant:
+            refused = advice
+        if recorded.card.source not in {"oom", "full"}:
             break
-    return advice
+    return refused
 
 
 def read_own_settings(snapshot: MemorySnapshot) -> str:
@@ -330,12 +333,21 @@ def _replay_own(advice: SettingsAdvice, recorded: RecordedTrace, own: AllocatorS
     least = _find_least_card(recorded, own)
     # On a card that is a little too small for the model the trace is replayed with what the model needs.
     capacity = max(recorded.card.capacity_bytes or UNLIMITED_BYTES, least)
-    peak = _replay(recorded, own, capacity).reserved_bytes
+    outcome = _replay(recorded, own, capacity)
+    peak = outcome.reserved_bytes
     recorded_peak = recorded.peak_reserved_bytes
     if abs(peak - recorded_peak) > MOST_ERROR * recorded_peak:
         return msgspec.structs.replace(
             advice, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
         )
+    times, recorded_times = outcome.times_given_back, recorded.card.full
+    is_card_known = recorded.card.source in {"oom", "full"}
+    if is_card_known and abs(times - recorded_times) > max(MOST_TIMES_MISSED, recorded_times / 2):
+        reason = (
+            f"replayed with its own settings, cache is given back {_count_times(times)} in the model but "
+            f"{_count_times(recorded_times)} in the recording"
+        )
+        return msgspec.structs.replace(advice, reason=reason, peak_reserved_bytes=peak)
     return msgspec.structs.replace(advice, peak_reserved_bytes=peak, least_card_bytes=least)
 
 

@@ -161,3 +161,12 @@ def test_pages_bound_the_card_from_below() -> None:
     job.allocator.malloc(150 * MIB)
     found = job.find()
     assert (found.capacity_bytes, found.source, found.full) == (160 * MIB, "full", 1)
+
+
+def test_an_error_for_want_of_a_whole_page_says_the_card_exactly() -> None:
+    job = Recorded("expandable_segments:True", card=PrivateDeviceMemory(192 * MIB))
+    job.allocator.malloc(180 * MIB)
+    # 12 MiB are free, and a page has 20.
+    with pytest.raises(AllocatorOutOfMemoryError):
+        job.allocator.malloc(11 * MIB)
+    assert job.find() == CardEvidence(192 * MIB, "oom", 0)

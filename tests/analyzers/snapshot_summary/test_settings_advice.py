@@ -186,6 +186,16 @@ def test_a_request_that_failed_is_tried_under_other_settings() -> None:
     )
 
 
+def test_a_card_on_which_the_model_does_not_follow_the_recording_is_not_compared_on() -> None:
+    """The trace begins late, and the unknown cache decides how often it is given back."""
+    settings = "max_split_size_mb:20"
+    job = Job(840 * MIB, vary(8, 1000, 9000), settings=settings)
+    found = advise_settings(snapshot_of(job, 40, settings, ring=2000), 0)
+    assert found.reason is not None
+    assert found.reason.endswith(" times in the model but 10 times in the recording")
+    assert (found.candidates, found.card) == ((), None)
+
+
 @pytest.mark.parametrize("capacity_mib", [1100, 1130, 1400])
 def test_a_given_card_says_what_the_same_job_does_on_it(pinned: MemorySnapshot, capacity_mib: int) -> None:
     capacity_bytes = capacity_mib * MIB
