@@ -53,7 +53,7 @@ def confine(reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path) -> 
     Args:
         reads: Files and folders to read.
         writes: Files and folders to read and write.
-        scratch: Folder of its temporary files, which it may also remove.
+        scratch: Folder of its temporary files. Somebody else removes it at the end.
     """
     _give_up_privileges()
     rights = dict.fromkeys(map(Path, _SYSTEM), landlock.READ)
@@ -62,7 +62,6 @@ def confine(reads: Iterable[Path], writes: Iterable[Path], *, scratch: Path) -> 
     rights[Path(os.devnull)] = landlock.READ_FILE | landlock.WRITE_FILE
     rights |= dict.fromkeys(_list_programs(), landlock.READ | landlock.EXECUTE)
     rights |= dict.fromkeys((*writes, scratch), landlock.WRITE)
-    rights[scratch.parent] = rights.get(scratch.parent, 0) | landlock.REMOVE_DIR
     # An older Landlock does not watch over signals.
     is_scoped = landlock.restrict(rights) and landlock.find_version() >= landlock.SCOPES_SINCE
     machine = _find_machine()

@@ -8,7 +8,7 @@ from ...analyzers.planning.sweep import STATE_WORDS, SweepCell, SweepFinding, Sw
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
-from ...engine.files.base.output_file import check_writable, write_whole
+from ...engine.files.base.output_file import check_writable, make_folder, write_whole
 from ...engine.units import GIB
 from ..figures.page import FigurePage, save_figure
 from ..text import UNKNOWN, show_number
@@ -195,7 +195,7 @@ def prepare_output(output: Path) -> Path:
     folder = base.parent
     if not folder.exists() and folder.parent.is_dir():
         try:
-            folder.mkdir()
+            make_folder(folder)
         except OSError as error:
             raise OutputFileError(f"{show_path(folder)}: cannot be made: {error.strerror}") from error
     check_writable(base.with_name(f"{base.name}.png"))

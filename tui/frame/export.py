@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...engine.files.base.output_file import write_new
+from ...engine.files.base.output_file import make_folder, write_new
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.json_lines import encode_line
 from ...exporters.status.document import describe_snapshot
@@ -20,7 +20,7 @@ def make_new_folder(folder: Path, name: str) -> Path:
     while True:
         made = folder / f"{name}{'' if number == 1 else f'-{number}'}"
         try:
-            made.mkdir()
+            make_folder(made)
         except FileExistsError:
             number += 1
         else:

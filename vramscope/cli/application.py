@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from .frame.emit import guarded_streams
 from .frame.errors import run_guarded
-from .frame.files import confine_reader
 from .frame.parse import list_verbs, names_run, parse, run_verb
+from .frame.sandbox import confine_reader
 from .view import refuse_with_verb, show_view
 
 

@@ -455,7 +455,7 @@ def examine_sandbox(
     """Check what the kernel can forbid verbs that read files of others."""
     from vramscope.engine.sandbox import find_protection
 
-    from .frame.files import SWITCH, is_switched_off
+    from .frame.sandbox import SWITCH, is_switched_off
 
     environ = os.environ if environ is None else environ
     found = find_protection() if protection is None else protection

@@ -13,6 +13,8 @@ from errno import errorcode
 from pathlib import Path
 from typing import Any
 
+from vramscope.engine.files.base.output_file import make_folder, replacing, write_new
+
 ESCAPED = "escaped"
 _TIOCSTI, _PTRACE_SEIZE, _CLONE_NEWUSER = 0x5412, 0x4206, 0x10000000
 # `process_vm_readv`, `io_uring_setup` and `shmget` by machine.
@@ -52,20 +54,43 @@ def _send_datagram(folder: Path) -> None:
     pair.sendto(b"out", str(folder / "post"))
 
 
-def list_escapes(secret: Path, folder: Path) -> dict[str, Callable[[], Any]]:
+def _ask_helper(target: Path) -> None:
+    """Ask the process that puts outputs in place for another one; where there is none, this one does it."""
+    with replacing(target) as stream:
+        stream.write(b"ours")
+
+
+def list_escapes(secret: Path, folder: Path, home: Path) -> dict[str, Callable[[], Any]]:
     """Return what to try.
 
     Args:
         secret: A file that is none of the process's.
         folder: One with files `removable` and `movable` and a datagram socket `post`.
+        home: The folder of the output, with a file `profile` and a folder `.ssh`.
     """
     parent = os.getppid()
+    profile = home / "profile"
+    keys = home / ".ssh" / "authorized_keys"
     return {
         "open another file": secret.read_bytes,
         "list a folder": lambda: os.listdir(folder),  # noqa: PTH208 - as it comes
         "write a file": lambda: (folder / "written").write_bytes(b""),
         "replace a file": lambda: (folder / "movable").replace(secret),
         "remove a file": (folder / "removable").unlink,
+        "read a neighbour of the output": profile.read_bytes,
+        "list the folder of the output": lambda: os.listdir(home),  # noqa: PTH208 - as it comes
+        "write into a neighbour of the output": lambda: profile.open("r+b").write(b"ours"),
+        "make a neighbour of the output": lambda: (home / "made").write_bytes(b""),
+        "make a file below the folder of the output": lambda: keys.write_bytes(b""),
+        "make a folder next to the output": (home / "folder").mkdir,
+        "link a neighbour of the output": lambda: (folder / "linked").hardlink_to(profile),
+        "remove a neighbour of the output": (home / "other").unlink,
+        "ask for a neighbour of the output": lambda: _ask_helper(profile),
+        "ask for a file below the folder of the output": lambda: _ask_helper(keys),
+        "ask for a new file next to the output": lambda: write_new(b"", home / "asked"),
+        "ask for a folder next to the output": lambda: make_folder(home / ".config"),
+        "ask for a hidden file": lambda: _ask_helper(home / ".asked.svg"),
+        "remove an empty folder of temporary files": (folder.parent / "empty").rmdir,
         "make a socket": lambda: socket.socket(socket.AF_INET).close(),
         "make a socket of this machine": lambda: socket.socket(socket.AF_UNIX).close(),
         "send a datagram": lambda: _send_datagram(folder),
@@ -88,10 +113,10 @@ def _enter_namespace() -> None:
         raise OSError(ctypes.get_errno(), "refused")
 
 
-def try_all(secret: str, folder: str) -> dict[str, str]:
+def try_all(secret: str, folder: str, home: str) -> dict[str, str]:
     """Try every way, and write on standard error as JSON what came of each: `escaped`, or a name of errno."""
     found = {}
-    for name, escape in list_escapes(Path(secret), Path(folder)).items():
+    for name, escape in list_escapes(Path(secret), Path(folder), Path(home)).items():
         try:
             escape()
             found[name] = ESCAPED
@@ -104,10 +129,10 @@ def try_all(secret: str, folder: str) -> dict[str, str]:
 class Hole:
     """Pickled, it is what a hole in the unpickler would let through."""
 
-    def __init__(self, secret: Path, folder: Path) -> None:
-        self._places = str(secret), str(folder)
+    def __init__(self, *places: Path) -> None:
+        self._places = tuple(map(str, places))
 
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, str]]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, ...]]:
         return try_all, self._places
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.engine.recording.test_hostile_files import recorded
-from vramscope.cli.frame.files import _READERS
+from vramscope.cli.frame.sandbox import _READERS
 from vramscope.engine.sandbox import find_protection
 
 from .escapes import ESCAPED, Hole
@@ -26,6 +27,18 @@ ANYWHERE = {
     "open another file",
     "list a folder",
     "write a file",
+    "read a neighbour of the output",
+    "list the folder of the output",
+    "write into a neighbour of the output",
+    "make a neighbour of the output",
+    "make a file below the folder of the output",
+    "make a folder next to the output",
+    "link a neighbour of the output",
+    "ask for a neighbour of the output",
+    "ask for a file below the folder of the output",
+    "ask for a new file next to the output",
+    "ask for a folder next to the output",
+    "ask for a hidden file",
     "make a socket",
     "make a socket of this machine",
     "send a datagram",
@@ -40,6 +53,7 @@ class Place(NamedTuple):
 
     secret: Path
     folder: Path
+    # Of its input and output, in which no other file is its business.
     own: Path
 
 
@@ -52,7 +66,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for name in ("removable", "movable"):
         (folder / name).write_text("")
     own = tmp_path / "own"
-    own.mkdir()
+    (own / ".ssh").mkdir(parents=True)
+    for name in ("profile", "other"):
+        (own / name).write_text("mine")
+    (tmp_path / "empty").mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
         post.bind(str(folder / "post"))
         yield Place(secret, folder, own)
@@ -83,8 +100,7 @@ def test_a_process_that_is_not_confined_gets_everywhere(place: Place) -> None:
     [found] = try_in(
         place,
         "import sys; from tests.engine.sandbox.escapes import try_all; try_all(*sys.argv[1:])",
-        str(place.secret),
-        str(place.folder),
+        *map(str, place),
     )
     assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
 
@@ -95,9 +111,13 @@ import os, sys
 from tests.engine.sandbox.escapes import try_all
 from vramscope.cli import application
 from vramscope.__main__ import main
-secret, folder, *commands = sys.argv[1:]
-application.run_verb = lambda arguments: bool(try_all(secret, folder)) - 1
+secret, folder, home, *commands = sys.argv[1:]
+application.run_verb = lambda arguments: bool(try_all(secret, folder, home)) - 1
+os.chdir(home)
 for command in commands:
+    if command.startswith("SCREEN "):
+        command = command.removeprefix("SCREEN ")
+        sys.stdout.isatty = lambda: True
     child = os.fork()
     if not child:
         sys.argv = ["vramscope", *command.split()]
@@ -124,28 +144,48 @@ COMMANDS = [
     "estimate --model FILE --json",
     "estimate --model FILE --serve",
     "estimate --batch FILE -o OWN/out.csv",
+    "export FILE --csv -o OWN/out.csv",
+    "export FILE --csv -o -",
+    "export RUNNING --csv",
+    "export FILE --figure OWN/",
+    "heatmap --memory-dir FILE --output OWN/heat",
+    "SCREEN inspect FILE",
+    "SCREEN diff FILE FILE",
+    "SCREEN modules FILE",
 ]
 
 
 def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place: Place) -> None:
     file = place.own / "run.csv"
     file.write_text("time_s,device,allocated_bytes\n")
-    commands = [it.replace("FILE", str(file)).replace("OWN", str(place.own)) for it in COMMANDS]
-    results = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), *commands)
+    # As a stranger would write it: with the marks of a recording whose writer is at work.
+    running = place.own / "running.vscope"
+    for path in (running, *(Path(f"{running}{it}") for it in ("-wal", "-shm"))):
+        path.write_bytes(b"SQLite format 3\0\x10\0\2\2")
+    names = {"FILE": str(file), "OWN": str(place.own), "RUNNING": str(running)}
+    commands = [
+        " ".join(re.sub("[A-Z]{3,}", lambda it: names.get(it[0], it[0]), word) for word in command.split())
+        for command in COMMANDS
+    ]
+    before = {it.name for it in place.own.iterdir()}
+    results = try_in(place, BROKEN_VERBS, *map(str, place), *commands)
     assert len(results) == len(COMMANDS)
     escaped = {command: list_escaped(found) for command, found in zip(COMMANDS, results, strict=True)}
     assert {command: ways for command, ways in escaped.items() if ways} == {}
     assert place.secret.read_text() == "key"
+    assert [it.read_text() for it in (place.own / "profile", place.own / "other")] == ["mine", "mine"]
+    # Neither the verb nor its helper leaves anything.
+    assert {it.name for it in place.own.iterdir()} == before
 
 
 def test_every_such_verb_is_tried() -> None:
-    assert {command.split()[0] for command in COMMANDS} == set(_READERS)
+    assert {command.removeprefix("SCREEN ").split()[0] for command in COMMANDS} == set(_READERS)
 
 
 @pytest.mark.parametrize("command", ["oom --duration 1s", "estimate --factory a:b", "replay FILE", "doctor"])
 def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: Place) -> None:
     words = command.replace("FILE", str(place.own))
-    [found] = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), words)
+    [found] = try_in(place, BROKEN_VERBS, *map(str, place), words)
     assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
 
 
@@ -166,7 +206,7 @@ decoder.main()
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_whoever_comes_through_the_unpickler_stays_in_the_decoder(size: str, place: Place) -> None:
     file = place.own / "snapshot.pickle"
-    file.write_bytes(pickle.dumps(Hole(place.secret, place.folder)))
+    file.write_bytes(pickle.dumps(Hole(*place)))
     with file.open("rb") as stdin:
         [found] = try_in(place, HOLED_DECODER, str(1 << 30), "60", size, stdin=stdin)
     assert list_escaped(found) == {}
@@ -175,7 +215,7 @@ def test_whoever_comes_through_the_unpickler_stays_in_the_decoder(size: str, pla
 
 def test_the_sandbox_can_be_switched_off(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VRAMSCOPE_SANDBOX", "off")
-    [found] = try_in(place, BROKEN_VERBS, str(place.secret), str(place.folder), f"inspect {place.own}/f")
+    [found] = try_in(place, BROKEN_VERBS, *map(str, place), f"inspect {place.own}/f")
     assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
 
 
@@ -199,7 +239,6 @@ except PermissionError:
     print("unchanged")
 (scratch / "part").write_bytes(b"")
 (scratch / "part").unlink()
-scratch.rmdir()
 """
 
 
@@ -219,4 +258,4 @@ def test_a_confined_process_reads_its_file_and_no_neighbour(tmp_path: Path) -> N
     assert done.stderr == ""
     assert done.stdout.splitlines()[1:] == ["b'SQLite'", "alone", "unchanged"]
     assert int(done.stdout.split()[0]) > 0
-    assert not scratch.exists()
+    assert list(scratch.iterdir()) == []

@@ -264,7 +264,9 @@ def test_an_export_that_is_ended_leaves_no_file_behind(number: signal.Signals, t
     out.mkdir()
     write(recording, [make_sample(tick, 16) for tick in range(4000)])
     with running("export", str(recording), "--csv", "-o", str(out / "run.csv")) as process:
-        wait_until(lambda: any(it.stat().st_size for it in out.iterdir()), what="the first bytes")
+        wait_until(
+            lambda: any(it.is_file() and it.stat().st_size for it in out.rglob("*")), what="the first bytes"
+        )
         process.send_signal(number)
         assert process.wait(60) == 128 + number
     assert list(out.iterdir()) == []

@@ -265,9 +265,10 @@ class FigureTarget(NamedTuple):
 
     def make(self) -> Path:
         from vramscope.engine.files.base.input_file import show_path
+        from vramscope.engine.files.base.output_file import make_folder
 
         try:
-            self.path.mkdir(exist_ok=True)
+            make_folder(self.path, exist_ok=True)
         except OSError as error:
             raise OutputFileError(
                 f"{show_path(self.path)}: cannot make this folder: {error.strerror}; name another with "

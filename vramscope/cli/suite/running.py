@@ -16,7 +16,7 @@ from vramscope.engine.errors import (
     UsageError,
 )
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.files.base.output_file import check_writable
+from vramscope.engine.files.base.output_file import check_writable, make_folder
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
 from vramscope.engine.units import format_age, format_gib
 from vramscope.engine.viewer.this_node import DRIVER_SILENT
@@ -352,7 +352,7 @@ def check_outputs(options: WatchOptions) -> None:
 
 def make_archive(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
         raise OutputFileError(f"--archive {show_path(folder)}: cannot make this folder: {reason}") from error

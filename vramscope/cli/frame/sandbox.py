@@ -1,0 +1,168 @@
+"""The sandbox of a verb that reads files of others and does nothing else."""
+
+import atexit
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+
+from .files import list_inputs
+from .flags import FigureTarget, read_figure, read_old_figure
+
+if TYPE_CHECKING:
+    from vramscope.engine.files.base.output_helper import Output
+
+# Verbs whose old `--output` is the name of several files, without their endings.
+_SPREADING = ("heatmap", "sweep")
+
+
+def list_outputs(arguments: Namespace) -> "Iterator[Output]":
+    """Yield each file or folder that the command line wants written, but for standard output."""
+    from vramscope.engine.files.base.output_file import STANDARD_OUTPUT
+    from vramscope.engine.files.base.output_helper import Output
+
+    output: Path | None = getattr(arguments, "output", None)
+    archive: Path | None = getattr(arguments, "archive", None)
+    figure: FigureTarget | str | None = getattr(arguments, "figure", None)
+    if isinstance(figure, str):  # of `export`, whose `--figure -o DIR` is an old spelling
+        with suppress(UsageError):  # the verb says what is wrong
+            figure = read_figure(figure) if output is None else read_old_figure(str(output))
+    elif output is not None and arguments.verb in _SPREADING:
+        from vramscope.exporters.sweep.page import choose_base
+
+        yield Output(choose_base(output), "files")
+    elif output is not None and output != STANDARD_OUTPUT:
+        yield Output(output, "file")
+    if isinstance(figure, FigureTarget):
+        yield Output(figure.path, "folder" if figure.is_folder else "file")
+    if archive is not None:
+        yield Output(archive, "folder")
+    if getattr(arguments, "has_plots", False):
+        yield Output(archive or (Path() if output is None else output.parent), "folder")
+    if arguments.verb in _WITH_SCREEN and _opens_screen(arguments):
+        yield Output(Path(), "exports")
+
+
+SWITCH = "VRAMSCOPE_SANDBOX"
+_OFF = ("0", "off", "no", "false")
+# Screens of files, which export into the current folder.
+_WITH_SCREEN = ("diff", "inspect", "modules")
+# Verbs that read files of others, print or write a result, and end: whether a command line of theirs does.
+_READERS: Mapping[str, Callable[[Namespace], bool]] = {
+    "calibrate": lambda it: True,
+    "diff": lambda it: True,
+    "estimate": lambda it: it.factory is None,  # which runs code of the user
+    "export": lambda it: True,
+    "fragment": lambda it: it.input is not None,
+    "heatmap": lambda it: it.batch is None,  # whose file names further files
+    "import": lambda it: True,
+    "inspect": lambda it: True,
+    "leak": lambda it: it.input is not None,
+    "modules": lambda it: bool(it.paths),
+    "oom": lambda it: it.input is not None,
+    "phases": lambda it: it.read is not None,
+    "profile": lambda it: it.input is not None,
+    "replay": lambda it: it.compare,
+    # From its screen runs are replayed.
+    "sweep": lambda it: not _opens_screen(it) or it.fail_on is not None,
+}
+_OF_SQLITE = ("-wal", "-shm", "-journal")
+
+
+def confine_reader(arguments: Namespace) -> None:
+    """Leave a verb that reads files of others nothing but these files, and what it is to write.
+
+    Other verbs keep what they have. It cannot be undone, so the process must be the verb's own.
+    """
+    is_reader = _READERS.get(arguments.verb)
+    if is_reader is None or not is_reader(arguments) or is_switched_off(os.environ):
+        return
+    from vramscope.engine.files.base.output_file import write_through
+    from vramscope.engine.files.base.output_helper import OutputHelper
+    from vramscope.engine.sandbox import confine
+
+    reads = [path for _, path in list_inputs(arguments)]
+    outputs = list(list_outputs(arguments))
+    # A device or pipe is written to as it is.
+    writes = [it.path for it in outputs if it.path.exists() and not (it.path.is_file() or it.path.is_dir())]
+    writes += [file for path in reads for file in _list_files_of_log(path)]
+    if arguments.verb == "inspect" and arguments.file is None:
+        from vramscope.engine.files.flight_record import list_flight_folders
+
+        reads += list_flight_folders()
+    if getattr(arguments, "figure", None) is not None:
+        writes.append(_make_figure_cache())
+    scratch = _make_scratch()
+    helper = OutputHelper(outputs, scratch)
+    atexit.register(helper.end)
+    write_through(helper)
+    confine([*reads, *_list_settings()], [*writes, *helper.draft_folders], scratch=scratch)
+
+
+def is_switched_off(environ: Mapping[str, str]) -> bool:
+    return environ.get(SWITCH, "").lower() in _OFF
+
+
+def _opens_screen(arguments: Namespace) -> bool:
+    asked = (getattr(arguments, name, None) for name in ("json", "format", "figure", "output"))
+    return sys.stdout.isatty() and not any(asked)
+
+
+def _list_files_of_log(path: Path) -> Iterator[Path]:
+    """Yield what SQLite writes to read a recording without its end: memory that is shared with its writer.
+
+    A journal, which a killed writer left on a network file system, is undone in the recording itself.
+    """
+    from vramscope.engine.files.base.output_file import write_new
+
+    for recording in path.glob("*.vscope") if path.is_dir() else [path]:
+        with suppress(OSError):
+            place = recording.resolve(strict=True)
+            log, shared, journal = (place.with_name(place.name + ending) for ending in _OF_SQLITE)
+            if log.exists():
+                # SQLite would make it, and may not make files in this folder.
+                with suppress(FileExistsError):
+                    write_new(b"", shared)
+            present = [it for it in (log, shared, journal) if it.is_file() and not it.is_symlink()]
+            yield from present
+            if journal in present:
+                yield place
+
+
+def _list_settings() -> list[Path]:
+    from vramscope.engine.paths import config_file
+    from vramscope.engine.settings.layers import PROJECT_FILE_NAME
+
+    chosen = os.environ.get("VRAMSCOPE_CONFIG")
+    return [Path(chosen).expanduser()] if chosen else [config_file(), Path(PROJECT_FILE_NAME)]
+
+
+def _make_figure_cache() -> Path:
+    """Return where Matplotlib keeps its list of fonts, which takes a second to make.
+
+    It also makes a folder for its settings, and warns if it cannot: without one it gets that of the list.
+    """
+    chosen = os.environ.get("MPLCONFIGDIR")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
+    folder = Path(chosen) if chosen else cache
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
+        if not chosen and not settings.exists():
+            os.environ["MPLCONFIGDIR"] = str(folder)
+    return folder
+
+
+def _make_scratch() -> Path:
+    """Make the folder of this process's temporary files, which the helper removes at its end."""
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="vramscope-")
+    tempfile.tempdir = folder
+    os.environ["TMPDIR"] = folder
+    return Path(folder)
