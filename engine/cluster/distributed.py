@@ -26,9 +26,10 @@ from ..wire.messages import NodeReceipt, NodeReport, body_of, decode, encode
 from ..wire.selection import RemotePeer
 from .addresses import LOOPBACK, FoundAddress, TcpAddress, parse_address, parse_port, resolve
 from .connections import RemoteConnection, Sockets
-from .gate import MAX_INCOMING_BYTES, Gate, Listening, make_listening
+from .gate import MAX_INCOMING_BYTES, Doorkeeper, Gate, Listening, make_listening
 from .keys import keys_folder, read_key_pair
 from .links import Failure, NodeKeys
+from .loopback import LoopbackDoorkeeper, LoopbackTrust, share_loopback_key
 from .trust import Trust, read_trust
 
 REPORT = "node"
@@ -286,6 +287,7 @@ def prepare_gathering(
     Raises:
         UsageError: It is no address, or it is beyond loopback and there is no key.
         InputFileError: The keys cannot be used.
+        RuntimeFolderError: Without keys: the runtime folder is not private, or cannot be made.
     """
     address = find_host(host, port)
     folder = folder or keys_folder()
@@ -296,20 +298,28 @@ def prepare_gathering(
             "`vramscope keys new` (or accept reports from anyone with --insecure, in a program "
             "insecure=True)"
         )
+    doorkeeper: Doorkeeper | None = None
+    if pair is None and not is_insecure:
+        doorkeeper = LoopbackDoorkeeper()
+        pair = doorkeeper.pair
     hint = " (torchrun uses 29500 too)" if port == TORCHRUN_PORT else ""
-    return make_listening(address, pair, folder, visitor="worker")._replace(
+    made = make_listening(address, pair, folder, visitor="worker")
+    return made._replace(
+        doorkeeper=doorkeeper or made.doorkeeper,
         taken=f"port {{port}} of {{host}} is in use by {{holder}}{hint}: choose another, here and on the "
-        "workers"
+        "workers",
     )
 
 
 def describe_gathering(listening: Listening) -> str:
     """Return where reports are accepted, and from whom."""
     where = f"collecting on {listening.address.text}"
+    if isinstance(listening.doorkeeper, LoopbackDoorkeeper):
+        return f"{where} from your processes on this machine"
     if listening.pair is not None:
         return f"{where} for your key and keys with the role worker (`vramscope keys list`)"
     if listening.address.is_loopback:
-        return f"{where} without keys: from anyone on this machine"
+        return f"{where}, INSECURE: from anyone on this machine"
     return f"{where}, INSECURE: anyone who can reach it can report, and anyone on the way can read"
 
 
@@ -430,7 +440,7 @@ class Reporter:
     """
 
     def __init__(
-        self, address: TcpAddress, numeric: TcpAddress, trust: MasterTrust, clock: Clock | None = None
+        self, address: TcpAddress, numeric: TcpAddress, trust: Trust, clock: Clock | None = None
     ) -> None:
         self._clock = clock or SystemClock()
         self.receipt: NodeReceipt | None = None
@@ -513,9 +523,12 @@ def open_reporter(
     Raises:
         UsageError: It is no address, or it is beyond loopback and there is no key.
         InputFileError: The keys cannot be used.
+        RuntimeFolderError: Without keys: the runtime folder is not private, or cannot be made.
     """
     numeric = find_host(host, port)
-    known = trust or MasterTrust(*read_trust(is_insecure=is_insecure))
+    known: Trust = trust or MasterTrust(*read_trust(is_insecure=is_insecure))
+    if known.pair is None and not known.is_insecure and numeric.is_loopback:
+        known = LoopbackTrust(share_loopback_key(), known.allowed)
     if known.pair is None and not known.is_insecure and not numeric.is_loopback:
         raise UsageError(
             f"{host}: reports to other machines need keys, and you have none: create one with "

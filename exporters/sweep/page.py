@@ -8,7 +8,8 @@ from ...analyzers.planning.sweep import STATE_WORDS, SweepCell, SweepFinding, Sw
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.errors import OutputFileError
 from ...engine.files.base.input_file import show_path
-from ...engine.files.base.output_file import check_writable, make_folder, write_whole
+from ...engine.files.base.output_file import check_writable, write_whole
+from ...engine.files.base.output_route import make_folder
 from ...engine.units import GIB
 from ..figures.page import FigurePage, save_figure
 from ..text import UNKNOWN, show_number

@@ -5,7 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...engine.files.base.output_file import make_folder, write_new
+from ...engine.files.base.output_file import write_new
+from ...engine.files.base.output_route import make_folder
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.json_lines import encode_line
 from ...exporters.status.document import describe_snapshot

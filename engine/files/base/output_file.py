@@ -11,31 +11,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ...errors import OutputFileError
 from .input_file import show_path
-
-if TYPE_CHECKING:
-    from .output_helper import OutputHelper
+from .output_route import adding_by_helper, make_folder, replacing_by_helper
 
 PRIVATE_MODE = 0o600
 STANDARD_OUTPUT = Path("-")
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Puts files in place, where this process may not.
-_helper: "OutputHelper | None" = None
-
-
-def write_through(helper: "OutputHelper") -> None:
-    """Let a helper put every file in place from now on, as this process is about to be confined."""
-    global _helper  # noqa: PLW0603 - as the confinement is the process's own
-    _helper = helper
-
-
-def name_draft() -> str:
-    """Return a name that nobody can guess; not that of the file with more, which can have 255 bytes."""
-    return f".vramscope-{os.urandom(8).hex()}.part"
 
 
 def write_whole(data: bytes, path: Path) -> None:
@@ -68,7 +53,10 @@ def open_output(path: Path, *, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
                 yield stream
         else:
-            with replacing(place, mode=mode) as stream:
+            with (
+                replacing_by_helper(place, mode) as (near, its_mode),
+                replacing(near, mode=its_mode) as stream,
+            ):
                 yield stream
 
 
@@ -77,7 +65,11 @@ def place_output(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file that becomes the output at the end, unless something is raised."""
     if path == STANDARD_OUTPUT:
         raise OutputFileError("-: standard output cannot hold a database; give the name of a file")
-    with explaining_writes(path), _drafted(_refuse_link(path)) as (draft, descriptor):
+    with (
+        explaining_writes(path),
+        replacing_by_helper(_refuse_link(path), PRIVATE_MODE) as (near, mode),
+        _drafted(near, mode) as (draft, descriptor),
+    ):
         os.close(descriptor)
         yield draft
 
@@ -99,26 +91,8 @@ def write_new(data: bytes, path: Path) -> None:
         FileExistsError: It exists.
         OSError: It cannot be written.
     """
-    draft = None if _helper is None else _helper.choose_draft(path, name_draft())
-    with os.fdopen(os.open(draft or path, _NEW, PRIVATE_MODE), "wb") as stream:
+    with adding_by_helper(path) as near, os.fdopen(os.open(near, _NEW, PRIVATE_MODE), "wb") as stream:
         stream.write(data)
-    if _helper is not None and draft is not None:
-        try:
-            _helper.add(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def make_folder(folder: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-    """Make a folder for output.
-
-    Raises:
-        OSError: It cannot be made, or exists where that is not fine.
-    """
-    if _helper is None or _helper.choose_draft(folder / "any", "any") is None:
-        folder.mkdir(parents=parents, exist_ok=exist_ok)
-    elif not (exist_ok and folder.is_dir()):
-        _helper.make_folder(folder, parents=parents)
 
 
 def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -181,10 +155,9 @@ def _is_special(place: Path) -> bool:
 
 @contextmanager
 def _drafted(path: Path, mode: int = PRIVATE_MODE) -> Iterator[tuple[Path, int]]:
-    """Yield a new file on the same disk, by path and descriptor; at the end it replaces `path`."""
-    name = name_draft()
-    helped = None if _helper is None else _helper.choose_draft(path, name)
-    draft = helped or path.with_name(name)
+    """Yield a new file in the same folder, by path and descriptor; at the end it replaces `path`."""
+    # Not named after the file: a name of 255 bytes has no room for more, and nobody can guess this one.
+    draft = path.with_name(f".vramscope-{os.urandom(8).hex()}.part")
     descriptor = os.open(draft, _NEW, PRIVATE_MODE)
     try:
         with suppress(FileNotFoundError):
@@ -193,10 +166,7 @@ def _drafted(path: Path, mode: int = PRIVATE_MODE) -> Iterator[tuple[Path, int]]
         if mode != PRIVATE_MODE:
             os.fchmod(descriptor, mode)
         yield draft, descriptor
-        if _helper is None or helped is None:
-            draft.replace(path)
-        else:
-            _helper.replace(draft, path)
+        draft.replace(path)
     finally:
         for ending in ("", *_OF_SQLITE):
             with suppress(OSError):

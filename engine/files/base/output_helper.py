@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from .output_file import name_draft
+from .output_route import name_draft
 
 # Endings of all that is written into folders.
 _ENDINGS = (".csv", ".html", ".json", ".pdf", ".png", ".svg", ".txt")

@@ -17,6 +17,7 @@ from vramscope.engine.cluster.distributed import (
     MasterTrust,
     NodeRoll,
     Reporter,
+    describe_gathering,
     open_reporter,
     prepare_gathering,
     read_report,
@@ -25,6 +26,7 @@ from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES
 from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import DeviceSample, MemoryReading
+from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.messages import (
     PROTOCOL_VERSION,
     Envelope,
@@ -101,6 +103,35 @@ def test_keys_decide_whose_reports_are_taken(folder: Path) -> None:
             turn_until(collector, reporter, lambda: not reporter.receipt or not reporter.receipt.is_accepted)
 
 
+def test_without_keys_a_master_on_loopback_takes_reports_of_its_user_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with gathering(folder) as (collector, roll, port):
+        assert describe_gathering(collector.listening).endswith("from your processes on this machine")
+        with closing(open_reporter("localhost", port, is_insecure=False)) as own:
+            turn_until(collector, own, lambda: own.has_been_accepted, "own")
+        # Another user reaches the port, and not the folder with the key.
+        file = locate_runtime_folder() / "loopback" / "own.key"
+        assert [it.stat().st_mode & 0o777 for it in (file, file.parent, file.parent.parent)] == [
+            *(0o600, 0o700, 0o700)
+        ]
+        monkeypatch.setenv("VRAMSCOPE_RUNTIME_DIR", str(tmp_path / "other"))
+        with closing(open_reporter("localhost", port, is_insecure=False)) as other:
+            turn_until(
+                collector, other, lambda: "asks for a key that you do not have" in (other.trouble or "")
+            )
+        with zmq.Context() as context, context.socket(zmq.DEALER) as plain:
+            plain.setsockopt(zmq.LINGER, 0)
+            events = plain.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+            plain.connect(f"tcp://127.0.0.1:{port}")
+            plain.send(encode(REPORT, "false", make_report("false", 40)))
+            wait_until(lambda: (collector.collect(), events.poll(0))[1], 60.0, "the end of the connection")
+            plain.disable_monitor()
+            events.close()
+        assert set(roll.nodes) == {"own"}
+
+
 def test_a_name_is_of_the_first_key_that_reports_under_it_until_its_node_has_left(folder: Path) -> None:
     master, first, second = (make_key_pair() for _ in range(3))
     save_key_pair(master, folder)
@@ -129,7 +160,7 @@ def test_a_name_is_of_the_first_key_that_reports_under_it_until_its_node_has_lef
 
 
 def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(folder: Path) -> None:
-    with gathering(folder) as (collector, roll, port), reporting(port, None) as reporter:
+    with gathering(folder, is_insecure=True) as (collector, roll, port), reporting(port, None) as reporter:
         turn_until(collector, reporter, lambda: reporter.has_been_accepted)
         taken = roll.nodes["w"].report
         changes = ({"node": "n" * 201}, {"node": ""}, {"interval_s": math.nan})
@@ -156,7 +187,7 @@ def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(fold
 
 def test_a_node_of_another_version_is_refused_in_a_sentence(folder: Path) -> None:
     with (
-        gathering(folder) as (collector, roll, port),
+        gathering(folder, is_insecure=True) as (collector, roll, port),
         zmq.Context() as context,
         context.socket(zmq.DEALER) as peer,
     ):
@@ -197,7 +228,7 @@ def test_sizes_that_no_device_can_have_are_unmeasured(told: MemoryReading, kept:
 
 def test_a_node_that_floods_holds_up_no_other(folder: Path) -> None:
     with (
-        gathering(folder) as (collector, roll, port),
+        gathering(folder, is_insecure=True) as (collector, roll, port),
         reporting(port, None) as reporter,
         zmq.Context() as context,
         context.socket(zmq.DEALER) as flood,

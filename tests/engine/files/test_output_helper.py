@@ -16,15 +16,15 @@ import pytest
 
 from tests import REPOSITORY
 from vramscope.engine.errors import OutputFileError
-from vramscope.engine.files.base import output_file
+from vramscope.engine.files.base import output_route
 from vramscope.engine.files.base.output_file import (
-    make_folder,
     place_output,
     write_files,
     write_new,
     write_whole,
 )
 from vramscope.engine.files.base.output_helper import Output, OutputHelper, OutputKind
+from vramscope.engine.files.base.output_route import make_folder
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def helping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ou
         helper = OutputHelper(
             [Output(here / path, cast("OutputKind", kind)) for kind, path in outputs.items()], scratch
         )
-        monkeypatch.setattr(output_file, "_helper", helper)
+        monkeypatch.setattr(output_route, "_helper", helper)
         return helper
 
     return start
@@ -177,7 +177,8 @@ def test_what_the_disk_says_is_said_as_ever(helping: Callable[..., OutputHelper]
 READER = """
 import sys
 from pathlib import Path
-from vramscope.engine.files.base.output_file import write_through, write_whole
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.base.output_route import write_through
 from vramscope.engine.files.base.output_helper import Output, OutputHelper
 output, scratch = map(Path, sys.argv[1:])
 helper = OutputHelper([Output(output, "file")], scratch)

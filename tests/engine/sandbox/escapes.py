@@ -13,7 +13,9 @@ from errno import errorcode
 from pathlib import Path
 from typing import Any
 
-from vramscope.engine.files.base.output_file import make_folder, replacing, write_new
+from vramscope.engine.errors import OutputFileError
+from vramscope.engine.files.base.output_file import write_new, write_whole
+from vramscope.engine.files.base.output_route import make_folder
 
 ESCAPED = "escaped"
 _TIOCSTI, _PTRACE_SEIZE, _CLONE_NEWUSER = 0x5412, 0x4206, 0x10000000
@@ -56,8 +58,10 @@ def _send_datagram(folder: Path) -> None:
 
 def _ask_helper(target: Path) -> None:
     """Ask the process that puts outputs in place for another one; where there is none, this one does it."""
-    with replacing(target) as stream:
-        stream.write(b"ours")
+    try:
+        write_whole(b"ours", target)
+    except OutputFileError as error:
+        raise error.__cause__ or error from None
 
 
 def list_escapes(secret: Path, folder: Path, home: Path) -> dict[str, Callable[[], Any]]:

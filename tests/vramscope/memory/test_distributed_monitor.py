@@ -110,7 +110,7 @@ def test_balance_is_judged_only_where_every_node_reports(port: int) -> None:
 
 
 def test_strangers_are_counted_and_end_nothing(port: int) -> None:
-    with make("m", "master", port) as master:
+    with make("m", "master", port, insecure=True) as master:
         wait_for_nodes(master, "m")
         with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
             stranger.setsockopt(zmq.LINGER, 0)

@@ -265,7 +265,7 @@ class FigureTarget(NamedTuple):
 
     def make(self) -> Path:
         from vramscope.engine.files.base.input_file import show_path
-        from vramscope.engine.files.base.output_file import make_folder
+        from vramscope.engine.files.base.output_route import make_folder
 
         try:
             make_folder(self.path, exist_ok=True)

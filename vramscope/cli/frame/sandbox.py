@@ -82,8 +82,8 @@ def confine_reader(arguments: Namespace) -> None:
     is_reader = _READERS.get(arguments.verb)
     if is_reader is None or not is_reader(arguments) or is_switched_off(os.environ):
         return
-    from vramscope.engine.files.base.output_file import write_through
     from vramscope.engine.files.base.output_helper import OutputHelper
+    from vramscope.engine.files.base.output_route import write_through
     from vramscope.engine.sandbox import confine
 
     reads = [path for _, path in list_inputs(arguments)]

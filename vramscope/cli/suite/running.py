@@ -16,7 +16,8 @@ from vramscope.engine.errors import (
     UsageError,
 )
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.files.base.output_file import check_writable, make_folder
+from vramscope.engine.files.base.output_file import check_writable
+from vramscope.engine.files.base.output_route import make_folder
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
 from vramscope.engine.units import format_age, format_gib
 from vramscope.engine.viewer.this_node import DRIVER_SILENT
