@@ -14,7 +14,16 @@ from ..files.base.output_file import replacing
 from ..files.base.toml_text import parse_toml
 from ..paths import config_file
 from ..text import find_nearest
-from .model import OWN_FILE_KEYS, SETTING_KEYS, TABLES, WEBHOOK_KEY, Settings, convert_value, show_value
+from .model import (
+    OWN_FILE_KEYS,
+    RECORD_FOLDER_KEY,
+    SETTING_KEYS,
+    TABLES,
+    WEBHOOK_KEY,
+    Settings,
+    convert_value,
+    show_value,
+)
 
 # Many times what a person writes; the file of a stranger's folder must not keep us busy.
 FILE_LIMIT_BYTES = 1 << 18
@@ -213,7 +222,7 @@ def load_settings(
     project = (Path.cwd() if folder is None else folder) / PROJECT_FILE_NAME
     files = _list_files(environ, project, config)
     for path in files:
-        refused = OWN_FILE_KEYS if path == project else frozenset[str]()
+        refused = list_own_keys() if path == project else frozenset[str]()
         for key, value in read_settings_file(path, refused=refused).items():
             if path == project and key == "read_only" and values.get(key):
                 continue  # what a person forbids everywhere, no folder permits
@@ -229,6 +238,15 @@ def load_settings(
             origins[key] = "flag"
     settings = msgspec.convert(_nest(values), Settings)
     return LoadedSettings(settings=settings, files=files, origins=origins)
+
+
+def list_own_keys() -> frozenset[str]:
+    """Return what `./vramscope.toml` cannot set: whoever wrote that file is not who runs vramscope.
+
+    A stranger's repository starts no program, sends nothing, silences no alert and names no place to write.
+    """
+    of_alerts = {key for key in SETTING_KEYS if key.startswith("alerts.")}
+    return OWN_FILE_KEYS | {RECORD_FOLDER_KEY} | (of_alerts - {"alerts.bell", "alerts.bell_level"})
 
 
 def _nest(values: Mapping[str, object]) -> dict[str, object]:

@@ -1,11 +1,13 @@
 """Settings: one order of precedence, every fault told by place and expectation, comments kept on saving."""
 
+import re
 import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.errors import InputFileError, PackageMissingError, UsageError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.settings import (
@@ -19,6 +21,7 @@ from vramscope.engine.settings import (
 )
 from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, list_unknown_variables, read_settings_file
 
+SECURITY = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
 CONFIGS = Path(__file__).parent
 VALID = sorted((CONFIGS / "valid_configs").glob("*.toml"))
 INVALID = sorted((CONFIGS / "invalid_configs").glob("*.toml"))
@@ -181,6 +184,46 @@ def test_what_runs_or_sends_something_is_not_taken_from_the_file_of_a_folder(
 ) -> None:
     with pytest.raises(InputFileError, match=r"vramscope\.toml:2: alerts\.\w+ is ignored .*config\.toml"):
         load(tmp_path, project=f"[alerts]\n{line}\n")
+
+
+FROM_ANY_FOLDER = {
+    *("interval", "memory_interval", "history_window", "theme", "color", "ascii", "mouse", "read_only"),
+    *("sort", "sort_reversed", "columns", "tree", "alerts.bell", "alerts.bell_level"),
+}
+"""What may come with a stranger's repository, as docs/security.md lists it."""
+
+
+def test_the_file_of_a_folder_sets_the_look_and_silences_nothing(tmp_path: Path) -> None:
+    named = set(re.findall(r"`([a-z_.]+)`", SECURITY.partition("can set ")[2].partition(".\n")[0]))
+    assert named == FROM_ANY_FOLDER
+    path = tmp_path / "vramscope.toml"
+    refused = set()
+    for key in SETTING_KEYS:
+        table, _, name = key.rpartition(".")
+        value = VALUES.get(key, "true")
+        path.write_text(f"[{table}]\n{name} = {value}\n" if table else f"{name} = {value}\n")
+        if key in FROM_ANY_FOLDER:
+            load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+            continue
+        with pytest.raises(InputFileError, match=rf"{key} is ignored in a folder's file"):
+            load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+        refused.add(key)
+    assert {"alerts.on", "alerts.level", "alerts.kinds", "record.folder"} <= refused
+
+
+VALUES = {
+    **dict.fromkeys(("interval", "memory_interval", "history_window", "alerts.timeout"), "10"),
+    **dict.fromkeys(("alerts.level", "alerts.bell_level"), '"critical"'),
+    **dict.fromkeys(("alerts.kinds", "alerts.on", "serving", "columns"), "[]"),
+    **dict.fromkeys(("alerts.command_format", "alerts.webhook_format"), '"vramscope"'),
+    "alerts.command": '"true"',
+    "alerts.webhook_url": '"http://127.0.0.1:1/x"',
+    "attach": '"never"',
+    "record.folder": '"/"',
+    "sort": '"pid"',
+    "theme": '"mono"',
+}
+"""A valid value of each setting that is not true or false."""
 
 
 def test_what_runs_something_is_taken_from_the_users_own_file_and_variables(tmp_path: Path) -> None:
