@@ -64,6 +64,11 @@ def _ask_helper(target: Path) -> None:
         raise error.__cause__ or error from None
 
 
+def _find_drawing_settings() -> Path:
+    """Return where Matplotlib looks for settings, which may name code, in processes of later."""
+    return Path.home() / ".cache" / "matplotlib"
+
+
 def list_escapes(secret: Path, folder: Path, home: Path) -> dict[str, Callable[[], Any]]:
     """Return what to try.
 
@@ -95,6 +100,7 @@ def list_escapes(secret: Path, folder: Path, home: Path) -> dict[str, Callable[[
         "ask for a folder next to the output": lambda: make_folder(home / ".config"),
         "ask for a hidden file": lambda: _ask_helper(home / ".asked.svg"),
         "remove an empty folder of temporary files": (folder.parent / "empty").rmdir,
+        "change Matplotlib's settings": (_find_drawing_settings() / "matplotlibrc").touch,
         "make a socket": lambda: socket.socket(socket.AF_INET).close(),
         "make a socket of this machine": lambda: socket.socket(socket.AF_UNIX).close(),
         "send a datagram": lambda: _send_datagram(folder),

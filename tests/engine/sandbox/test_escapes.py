@@ -39,6 +39,8 @@ ANYWHERE = {
     "ask for a new file next to the output",
     "ask for a folder next to the output",
     "ask for a hidden file",
+    "remove an empty folder of temporary files",
+    "change Matplotlib's settings",
     "make a socket",
     "make a socket of this machine",
     "send a datagram",
@@ -58,7 +60,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     secret = tmp_path / "secret"
     secret.write_text("key")
     folder = tmp_path / "folder"
@@ -70,6 +72,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for name in ("profile", "other"):
         (own / name).write_text("mine")
     (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "home/.cache/matplotlib").mkdir(parents=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post:
         post.bind(str(folder / "post"))
         yield Place(secret, folder, own)

@@ -44,7 +44,14 @@ def test_the_first_figure_of_a_user_is_drawn_without_a_warning_of_matplotlib(tmp
         words, cwd=tmp_path / "figures", env=fresh, capture_output=True, text=True, timeout=60, check=True
     )
     assert drawn.stderr == "vramscope export: wrote the figure run.pdf\n"
-    assert list((tmp_path / "home/.cache/matplotlib").glob("fontlist*"))
+    # The list is made once, and not again by the next figure: nothing that is confined writes there.
+    [fonts] = (tmp_path / "home/.cache/matplotlib").glob("fontlist*")
+    before = fonts.stat()
+    drawn = subprocess.run(
+        words, cwd=tmp_path / "figures", env=fresh, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert drawn.stderr == "vramscope export: wrote the figure run.pdf\n"
+    assert (fonts.stat().st_ino, fonts.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_a_snapshot_is_decoded_by_a_process_within(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     # From its screen runs are replayed.
     "sweep": lambda it: not _opens_screen(it) or it.fail_on is not None,
 }
+_FONTS_WITHIN_S = 60.0
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 
 
@@ -95,9 +96,9 @@ def confine_reader(arguments: Namespace) -> None:
         from vramscope.engine.files.flight_record import list_flight_folders
 
         reads += list_flight_folders()
-    if getattr(arguments, "figure", None) is not None:
-        writes.append(_make_figure_cache())
     scratch = _make_scratch()
+    if getattr(arguments, "figure", None) is not None or getattr(arguments, "has_plots", False):
+        _copy_fonts(scratch)
     helper = OutputHelper(outputs, scratch)
     atexit.register(helper.end)
     write_through(helper)
@@ -142,20 +143,50 @@ def _list_settings() -> list[Path]:
     return [Path(chosen).expanduser()] if chosen else [config_file(), Path(PROJECT_FILE_NAME)]
 
 
-def _make_figure_cache() -> Path:
-    """Return where Matplotlib keeps its list of fonts, which takes a second to make.
+def _copy_fonts(scratch: Path) -> None:
+    """Give Matplotlib a folder of its own in `scratch`, with its list of fonts, which takes a second to make.
 
-    It also makes a folder for its settings, and warns if it cannot: without one it gets that of the list.
+    Its folders at home have its settings too, which could name code to load.
     """
+    import shutil
+    import subprocess
+
+    from vramscope.engine.child_processes import own_environment
+
     chosen = os.environ.get("MPLCONFIGDIR")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
-    folder = Path(chosen) if chosen else cache
+    name = _name_font_list()
+    known = (Path(chosen) if chosen else cache) / name
+    if name and not known.exists():
+        # Before this process is confined, and in another one: Matplotlib starts threads.
+        words = [sys.executable, "-P", "-c", "import matplotlib.font_manager"]
+        with suppress(subprocess.TimeoutExpired, OSError):
+            subprocess.run(
+                words,
+                env=own_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_FONTS_WITHIN_S,
+                check=False,
+            )
+    own = scratch / "matplotlib"
+    own.mkdir()
+    os.environ["MPLCONFIGDIR"] = str(own)
     with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
-        if not chosen and not settings.exists():
-            os.environ["MPLCONFIGDIR"] = str(folder)
-    return folder
+        shutil.copyfile(known, own / name)
+
+
+def _name_font_list() -> str:
+    """Return the name of the list of the installed version, without loading it; empty where there is none."""
+    import re
+    from importlib.util import find_spec
+
+    found = find_spec("matplotlib")
+    if found is None or found.origin is None:
+        return ""
+    source = Path(found.origin).with_name("font_manager.py").read_text(encoding="utf-8")
+    version = re.search(r"^ +__version__ = ['\"]?([\w.]+)", source, re.MULTILINE)
+    return "" if version is None else f"fontlist-v{version[1]}.json"
 
 
 def _make_scratch() -> Path:
