@@ -275,7 +275,8 @@ def _wait(descriptor: int, path: Path, tell: Callable[[str], None], end_s: float
 
 
 Role = Literal["viewer", "controller", "worker", "node"]
-"""`viewer` reads; `controller` acknowledges, mutes and asks processes too; `worker` reads and sends findings.
+"""`viewer` reads. `worker` reads, asks processes for segment maps and stacks, advises them, sends findings.
+`controller` does all of that, decides on findings, attaches and detaches, and reads whole command lines.
 A `node` may do nothing here: it is an agent elsewhere, which viewers of this user trust by its key."""
 ROLES: tuple[Role, ...] = get_args(Role)
 MOST_KEYS = 1000

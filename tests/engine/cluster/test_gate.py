@@ -17,7 +17,7 @@ from vramscope.engine.wire.selection import MAX_PEERS_OF_KEY, RemotePeer
 from ...clocks import HandClock
 from .remote import allow, free_port
 
-OWN, ALICE, BOB = make_key_pair(), make_key_pair(), make_key_pair()
+OWN, ALICE, BOB, CAROL = (make_key_pair() for _ in range(4))
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def test_who_takes_the_name_of_another_connection_is_cut_off_by_the_own_key() ->
 
 
 def test_who_may_read_may_nothing_else_whatever_can_be_asked() -> None:
-    allow(keys_folder(), ("viewer", ALICE), ("node", BOB))
+    allow(keys_folder(), ("viewer", ALICE), ("node", BOB), ("worker", CAROL))
     verbs: tuple[str, ...] = get_args(get_type_hints(Request)["verb"])
 
     def find_granted(gate: Gate, user: str) -> set[str]:
@@ -61,6 +61,8 @@ def test_who_may_read_may_nothing_else_whatever_can_be_asked() -> None:
     with _open_gate() as gate:
         assert find_granted(gate, ALICE.public_text) == {"join", "leave"}
         assert find_granted(gate, BOB.public_text) == set()
+        of_worker = {"join", "leave", "segments", "history", "advise", "report"}
+        assert find_granted(gate, CAROL.public_text) == of_worker
         assert find_granted(gate, OWN.public_text) == {*verbs, "report"}
     with _open_gate(None) as gate:
         assert find_granted(gate, VISITOR) == {"join", "leave"}
