@@ -126,7 +126,6 @@ ON_THEIR_OWN = {
     "engine/jobs/in_code.py": "in a program of the user: `fit_to_reader`",
     "engine/probe/module_memory/unattended.py": "in a program of the user: text of an OSError",
     "engine/probe/shim/vramscope_shim.py": "in a program of the user: cannot import anything of ours",
-    "engine/files/base/output_file.py": "an output that was named `-`: data, as into a file",
     "engine/files/memory_snapshot/decoder.py": "bytes to the process that started it",
     "engine/simulation/ledger.py": "in a program of the user, in words of ours",
     "engine/workloads/jax_memory.py": "in a child: `fit_to_reader`",
