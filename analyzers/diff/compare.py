@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from ...engine.files.base.series_reader import WALL_CLOCK_FROM_S
 from ...engine.model import Finding
 from .model import (
     FIGURE_WORDS,
@@ -405,6 +406,7 @@ def _describe(run: RunSummary, file: str, kind: str) -> RunFacts:
         format=kind,
         samples=run.samples,
         duration_s=run.end_s - run.start_s,
+        ended_s=run.end_s if run.end_s >= WALL_CLOCK_FROM_S else None,
         subjects=len(run.tracks),
         first_step=min(starts, default=None),
         last_step=max(ends, default=None),

@@ -104,6 +104,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     samples: int
     duration_s: float
+    ended_s: float | None
+    """Time of the newest sample, seconds since the epoch; None where times count from the start."""
     subjects: int
     """Ranks and devices."""
     first_step: int | None

@@ -82,13 +82,20 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
 def print_estimate(arguments: Namespace) -> int:
     if arguments.output is not None:
         raise UsageError("--output needs --batch; to keep an estimate, redirect standard output")
-    if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
-        raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
+    if arguments.theory != "vramscope" and arguments.figure is not None:
+        raise UsageError(f"--figure does not go with --theory {arguments.theory}")
     if arguments.theory != "vramscope" and arguments.format == "github":
         raise UsageError(_NO_ANNOTATIONS)
     run = read_run(arguments)
     if arguments.theory != "vramscope":
-        _print_formula(arguments, run)
+        formula = compute_formula(arguments, run)
+        if arguments.json:
+            emit_json(formula)
+        else:
+            is_published = formula.theory == "megatron"
+            named = "Megatron-LM's published formula" if is_published else "the fork's formula"
+            total = f"{format_bytes(formula.peak_bytes)} ({formula.peak_bytes / 2**20:.2f} MiB)"
+            sys.stdout.write(f"{run.name}: {total} by {named}, first stage\n")
         return 0
     if arguments.figure is not None:
         arguments.figure.check()
@@ -144,16 +151,23 @@ def choose_gpu(name: str | None) -> Gpu:
     return AMPERE if major < 9 else BLACKWELL if major in (10, 11) else USUAL_GPU
 
 
-def _print_formula(arguments: Namespace, run: TrainingRun) -> None:
+def compute_formula(arguments: Namespace, run: TrainingRun) -> FormulaReport:
+    """Return the estimate of the formula that `--theory` names.
+
+    Raises:
+        SettingError: Something is asked that only our own theory answers.
+    """
+    refuse(
+        pick(arguments, ("calibration", "capacity")),
+        "does not go with ",
+        Setting("--theory"),
+        f" {arguments.theory}",
+    )
     if arguments.theory == "megatron-fork":
         total = round(estimate_as_fork(run.shape, run.layout, run.setup))
     else:
         total = round(estimate_as_published(run.shape, run.layout, run.setup)[1])
-    if arguments.json:
-        emit_json(FormulaReport(theory=arguments.theory, run=run, peak_bytes=total))
-        return
-    name = "Megatron-LM's published formula" if arguments.theory == "megatron" else "the fork's formula"
-    sys.stdout.write(f"{run.name}: {format_bytes(total)} ({total / 2**20:.2f} MiB) by {name}, first stage\n")
+    return FormulaReport(theory=arguments.theory, run=run, peak_bytes=total)
 
 
 def read_run(arguments: Namespace) -> TrainingRun:
@@ -222,7 +236,12 @@ def _translate(arguments: Namespace) -> dict[str, object]:
 def _count_ranks(arguments: Namespace, described: Described, flags: Flags) -> int:
     """Return the world size: as given, else the product of the degrees."""
     if arguments.world_size is not None and arguments.dp is not None:
-        raise UsageError("--world-size does not go with --dp: give only one, the other follows from it")
+        raise SettingError(
+            Setting("--world-size"),
+            " does not go with ",
+            Setting("--dp"),
+            ": give only one, the other follows from it",
+        )
     if arguments.world_size is not None:
         return int(arguments.world_size)
     if arguments.dp is None and described.data is None and flags.has("world-size"):
@@ -247,7 +266,7 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
     data = max(1, world_size // (degrees[0] * degrees[1] * degrees[2]))
     count = arguments.micro_batches if arguments.micro_batches is not None else degrees[1]
     if count < 1:
-        raise UsageError(f"--micro-batches {count}: expected 1 or more")
+        raise SettingError(Setting("--micro-batches"), f" {count}: expected 1 or more")
     return Flags({**flags, MICRO_BATCHES: None, "global-batch-size": count * data * sequences})
 
 

@@ -14,12 +14,14 @@ import pytest
 
 from tests import REPOSITORY
 from tests.components import require_package
+from vramscope.analyzers.planning.theory.calibration import Calibration
+from vramscope.cli.frame.parse import parse
 from vramscope.cli.mcp_server import CONTROLLING, LIMIT_BYTES, READING, MemoryTools
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Evidence, Finding, NodeStatus
 from vramscope.engine.settings import Settings
 
-from ...engine.files.snapshots import small_snapshot, write_snapshot
+from ...engine.files.snapshots import BASE, event, free, segment, small_snapshot, snapshot, write_snapshot
 from ...engine.recording.samples import make_sample, write
 from ...pretend_nvml.driver import PretendDriver
 from .running import call
@@ -72,6 +74,11 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
     device.set_processes([(os.getpid(), 78 * GIB, "compute")])
     snapshot = str(write_snapshot(tmp_path, small_snapshot()))
     write(tmp_path / "a.vscope", [make_sample(tick) for tick in range(3)])
+    calibration = tmp_path / "calibration.json"
+    correction = Calibration(
+        runs=4, offset_bytes=GIB, activation_scale=1.1, plain_error_percent=5.0, held_out_error_percent=3.0
+    )
+    calibration.write_bytes(msgspec.json.encode(correction))
     with agent():
         async with client() as session:
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
@@ -92,6 +99,8 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
             assert "no such finding" in await refusal(session, "explain", id="nothing")
             inspected = await ask(session, "inspect", file=snapshot)
             assert inspected["result"]["devices"][0]["levels"]["reserved_bytes"] == 40 << 20
+            changed = (Path(snapshot).stat().st_mtime, "change of the file")
+            assert (inspected["data_s"], inspected["data_is"]) == changed, "its events have no times"
             moment = await ask(session, "inspect", file=snapshot, at="end", top=1)
             whole = await refusal(session, "inspect", file=str(tmp_path / "a.vscope"))
             assert "a recording: name a moment with at, for example peak" in whole
@@ -99,19 +108,41 @@ async def test_a_client_reads_state_findings_and_forecasts_of_the_agent(
             recording = str(tmp_path / "a.vscope")
             difference = await ask(session, "diff", a=recording, b=recording)
             assert difference["result"]["schema"] == "vramscope.difference/1"
+            newest_s = make_sample(2).time_s
+            assert (difference["data_s"], difference["data_is"]) == (newest_s, "newest sample")
+            first = await ask(session, "inspect", file=recording, at="start", second="end")
+            assert (first["data_s"], first["data_is"]) == (newest_s, "moment")
             estimated = await ask(session, "estimate", model="llama2-7b", tp=2, capacity="80GiB")
             own = call(
                 "estimate", "--model", "llama2-7b", "--tp", "2", "--capacity", "80GiB", "--json"
             ).lines[0]
             assert estimated["result"] == own, "the object that the verb prints"
             assert estimated["data_s"] is None, "nothing of it was measured"
+            experts: dict[str, object] = {
+                "pp": 2,
+                "ep": 4,
+                "etp": 1,
+                "cp": 2,
+                "sp": True,
+                "world_size": 32,
+                "global_batch": 64,
+            }
+            experts |= {"attention": "flash", "schedule": "gpipe", "calibration": str(calibration)}
             adapters = {"precision": "bf16", "lora": 16, "quantize": "nf4", "optimizer": "adam8bit"}
             server = {"serve": True, "gpu": "h100", "utilization": 0.8, "max_seqs": 64, "cache_type": "fp8"}
-            for given in (adapters, server):
-                words = [f"--{name.replace('_', '-')}={it}" for name, it in given.items() if it is not True]
-                words += ["--serve"] if "serve" in given else []
-                own = call("estimate", "--model", "llama2-7b", *words, "--json").lines[0]
-                answer = await ask(session, "estimate", model="llama2-7b", **given)
+            formula = {"theory": "megatron", "tp": 2}
+            for model, given in (
+                ("llama2-7b", adapters),
+                ("llama2-7b", server),
+                ("mixtral-8x7b", experts),
+                ("llama2-7b", formula),
+            ):
+                words = [
+                    f"--{name.replace('_', '-')}" if it is True else f"--{name.replace('_', '-')}={it}"
+                    for name, it in given.items()
+                ]
+                own = call("estimate", "--model", model, *words, "--json").lines[0]
+                answer = await ask(session, "estimate", model=model, **given)
                 assert answer["result"] == own
             alone = await refusal(session, "estimate", model="llama2-7b", max_seqs=64)
             assert "max_seqs needs serve" in alone
@@ -123,6 +154,9 @@ async def test_a_refusal_names_the_arguments_of_the_tool_and_no_flags(private_en
     cases: list[tuple[dict[str, object], str]] = [
         ({"zero": 7}, "zero 7: expected 0, 1, 2, 3"),
         ({"quantize": "nf4"}, "quantize nf4 freezes the weights; give lora"),
+        ({"world_size": 8, "dp": 2}, "world_size does not go with dp: give only one"),
+        ({"micro_batches": 0}, "micro_batches 0: expected 1 or more"),
+        ({"theory": "megatron", "capacity": "80GiB"}, "capacity does not go with theory megatron"),
         ({"optimizer": "none"}, "optimizer none does not go with model"),
         ({"serve": True, "micro_batch": 4}, "micro_batch does not go with serve"),
         ({"serve": True, "utilization": 7}, "utilization 7.0: expected a number from"),
@@ -133,6 +167,23 @@ async def test_a_refusal_names_the_arguments_of_the_tool_and_no_flags(private_en
             said = await refusal(session, "estimate", model="llama2-7b", **given)
             assert words in said
             assert "--" not in said
+
+
+async def test_estimate_takes_the_arguments_of_the_verb_and_none_that_writes_or_runs_code(
+    private_environment: Path,
+) -> None:
+    async with client() as session:
+        (tool,) = [it for it in (await session.list_tools()).tools if it.name == "estimate"]
+    properties = tool.input_schema["properties"]
+    of_verb = set(vars(parse(["estimate", "--model=gpt2"])))
+    assert set(properties) <= of_verb
+    assert {"cp", "ep", "etp", "sp", "world_size", "global_batch", "attention", "schedule"} <= set(properties)
+    assert not {"batch", "factory", "snapshot", "output", "figure", "input", "config"} & set(properties)
+    assert tool.input_schema["required"] == ["model"]
+    assert properties["world_size"]["description"] == "all ranks, instead of dp"
+    assert properties["attention"]["description"] == "attention kernel (fused, flash, unfused)"
+    kinds = {name: properties[name]["anyOf"][0]["type"] for name in ("ep", "utilization", "context")}
+    assert kinds == {"ep": "integer", "utilization": "number", "context": "string"}
 
 
 async def test_control_is_offered_only_where_it_is_allowed(
@@ -210,6 +261,23 @@ def test_a_forecast_says_which_devices_have_none_and_why() -> None:
         f"unknown, no forecast from allocator data: device {first}",
         f"unknown, no allocator data: device {second}",
     ]
+
+
+def test_a_snapshot_is_dated_by_its_newest_event_and_two_by_the_later(tmp_path: Path) -> None:
+    """A file's last change says when it was copied, not when its memory was measured."""
+    files = []
+    for name, last_us in (("a", 1_700_000_000_000_000), ("b", 1_700_000_060_000_000)):
+        steps = [("alloc", 3), ("free_requested", 1), ("free_completed", 0)]
+        events = [event(action, BASE, 512, last_us - age_s * 1_000_000) for action, age_s in steps]
+        root = snapshot([segment([free(2 << 20)])], events)
+        files.append(write_snapshot(tmp_path, root, name=f"{name}.pickle"))
+    tools = ToolsOf(make_status(0))
+    one = json.loads(tools.inspect(str(files[0])))
+    assert (one["data_s"], one["data_is"]) == (1_700_000_000.0, "newest event")
+    both = json.loads(tools.diff(str(files[1]), str(files[0])))
+    assert (both["data_s"], both["data_is"]) == (1_700_000_060.0, "newest event")
+    moment = json.loads(tools.inspect(str(files[0]), at="#1"))
+    assert (moment["data_s"], moment["data_is"]) == (1_699_999_997.0, "moment")
 
 
 def test_an_agent_that_knows_of_nothing_is_not_said_to_be_missing(private_environment: Path) -> None:

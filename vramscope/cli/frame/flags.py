@@ -31,6 +31,7 @@ class Reading(Generic[ValueT]):
         flag: What the error calls the flag; None for the name in the help.
         shown: Characters of the text that the error repeats; None for all.
         is_path: The text is a path, which the parser checks before it is read.
+        number: Type of a number that a program may pass in place of the text; None where it is no number.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class Reading(Generic[ValueT]):
         flag: str | None = None,
         shown: int | None = None,
         is_path: bool = False,
+        number: type[int] | type[float] | None = None,
     ) -> None:
         self._read = read
         self._flag = flag
         self._shown = shown
         self.is_path = is_path
+        self.number = number
 
     def __call__(self, text: str) -> ValueT:
         return self._read(text)
@@ -92,7 +95,7 @@ def between(least: float, most: float, *, flag: str | None = None) -> Reading[fl
             raise UsageError(f"expected a number from {least:g} to {most:g}")
         return value
 
-    return Reading(read, flag=flag)
+    return Reading(read, flag=flag, number=float)
 
 
 def parse_number(text: str) -> float:
@@ -115,7 +118,7 @@ def whole(least: int, most: int, expected: str = "", *, shown: int | None = None
             return int(text)
         raise UsageError(f"expected {expected or f'a whole number from {least} to {most:,}'}")
 
-    return Reading(read, shown=shown)
+    return Reading(read, shown=shown, number=int)
 
 
 def refuse(given: Mapping[str, object], *why: ErrorPart) -> None:

@@ -1,6 +1,6 @@
 """`vramscope estimate`: the memory of a training run, computed from its sizes."""
 
-from argparse import ArgumentParser, Namespace, _ArgumentGroup
+from argparse import Action, ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 
 from vramscope.engine.errors import Setting, SettingError, UsageError
@@ -17,7 +17,8 @@ from ..frame.flags import (
     size,
     whole,
 )
-from ..frame.parse import SubParsers, add_verb
+from ..frame.help import list_groups
+from ..frame.parse import Parser, SubParsers, add_verb
 
 DESCRIPTION = (
     "Compute the memory that every rank of a training run allocates, between steps and at its peak; or, with "
@@ -81,6 +82,21 @@ BATCH_COUNTS = {
     "micro-batches": "micro-batches in a step, instead of --global-batch",
     "recompute-layers": "layers in one checkpoint; with --recompute block, layers recomputed",
 }
+
+
+# Flags that the numbers of an estimate come from: whole groups, and single ones of other groups. The tool of
+# `vramscope mcp` offers these, and so none that writes a file or runs code.
+SIZE_GROUPS = ("with --serve", "degrees of parallelism", "batch", "training")
+SIZE_FLAGS = ("model", "context", "capacity", "calibration")
+
+
+def list_size_flags(parser: Parser) -> list[Action]:
+    return [
+        action
+        for title, actions in list_groups(parser, parser.page)
+        for action in actions
+        if title in SIZE_GROUPS or action.dest in SIZE_FLAGS
+    ]
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:

@@ -16,8 +16,8 @@ vramscope mcp --allow-control"""
 NOTES = """\
 A client starts it; it answers until the client closes its input. Every answer is one JSON object, dated, of
 at most 48 KiB. It changes nothing without --allow-control, which adds `advise`. It reads every file that its
-user may read and that is a snapshot, recording, series, trace, log or config.json. Needs the extra
-vramscope[mcp]."""
+user may read and that is a snapshot, recording, series, trace, log, calibration or config.json. Needs
+the extra vramscope[mcp]."""
 EXIT_CODES: dict[int | str, str] = {
     0: "the client closed the connection",
     2: "wrong flags",
