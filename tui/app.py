@@ -199,6 +199,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             "show_fleet": self.known.are_several,
             "replay": self.replay is not None,
             "go_to": self.replay is not None,
+            "zoom_bar": self.replay is not None,
+            "pan_bar": self.replay is not None,
             "open_example": self.offered_examples is not None,
         }
         return possible.get(action, True)
@@ -361,7 +363,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def _draw(self) -> None:
         """Draw the newest snapshot on the current screen, even below a dialog."""
-        self.shown = self.newest
+        self.shown = self.newest if self.replay is None else self.replay.frame(self.newest)
         if self.fleet is None or not self.fleet.draw():
             self._draw_on(self.shown_screen)
 
@@ -598,6 +600,16 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     def action_go_to(self) -> None:
         if self.replay is not None:
             self.replay.go_to()
+
+    def action_zoom_bar(self, factor: float) -> None:
+        if self.replay is not None:
+            self.replay.zoom(factor)
+            self._draw()
+
+    def action_pan_bar(self, share: float) -> None:
+        if self.replay is not None:
+            self.replay.pan(share)
+            self._draw()
 
     @on(SpanLine.MomentAsked)
     def go_to_moment(self, message: SpanLine.MomentAsked) -> None:

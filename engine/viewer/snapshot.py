@@ -97,6 +97,8 @@ class ReplayState(msgspec.Struct, frozen=True):
     comparison: "TraceComparison | None" = None
     # Which of several runs it is; None if there is one.
     part: ReplayPart | None = None
+    # First and last moment of the part of the time that the viewer has zoomed into; None for all.
+    window: tuple[float, float] | None = None
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):

@@ -1,7 +1,10 @@
 """The keys of a replay, on every screen, against a real recording that a real thread reads."""
 
+import re
+from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.engine.replay.recordings import START_S, grow, record
@@ -12,6 +15,9 @@ from vramscope.tui.alerts.screen import AlertsScreen
 from vramscope.tui.device.screen import DeviceScreen
 from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.widgets.time_bar import TimeBar
+
+# Half of the way through the recording.
+MIDDLE_S = START_S + 149
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +134,77 @@ async def test_a_replay_opens_at_the_first_device_and_says_where_there_is_none(t
         text = shown_text(app)
         assert "No device was recorded at this moment." in text
         assert "doctor" not in text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
+async def test_zooming_shows_a_part_of_the_time_around_the_moment(path: Path, size: tuple[int, int]) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=size) as pilot:
+        whole = await press_until(
+            pilot, ["space", "g", *"50%", "enter"], lambda it: it.position_s == MIDDLE_S
+        )
+        bar = app.screen.query_one(TimeBar)
+        assert whole.window is None
+        assert " of " not in bar.text
+        zoomed = await press_until(pilot, ["z", "z"], lambda it: it.window is not None)
+        quarter_s = (whole.end_s - whole.start_s) / 4
+        assert zoomed.window == pytest.approx((MIDDLE_S - quarter_s / 2, MIDDLE_S + quarter_s / 2))
+        assert "75 s of 5 min" in bar.text
+        first, last = (f"{datetime.fromtimestamp(it):%H:%M:%S}" for it in zoomed.window or ())
+        assert first in bar.text
+        assert last in bar.text
+        reach = {int(it) for it in re.findall(r"-(\d+) s ", shown_text(app))}
+        assert reach, "each chart says how far back it goes"
+        assert max(reach) <= 80, "no further than the bar, to a whole bucket"
+        await press_until(pilot, ["2"], lambda it: it.window == zoomed.window)
+        assert "75 s of 5 min" in app.screen.query_one(TimeBar).text, "on every screen"
+        await press_until(pilot, ["Z"], lambda it: it.window is not None and it.window != zoomed.window)
+        await press_until(pilot, ["Z"], lambda it: it.window is None)
+
+
+async def test_a_zoomed_bar_follows_the_moment_and_is_moved_away_from_it(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press_until(pilot, ["space", "g", *"50%", "enter"], lambda it: it.position_s == MIDDLE_S)
+        await pilot.press("right_parenthesis")
+        await pilot.pause()
+        assert any("z zooms in" in text for text in notices(app)), "there is nothing to move"
+        zoomed = await press_until(pilot, ["z", "z", "z"], lambda it: it.window is not None)
+        assert zoomed.window is not None
+        start_s, end_s = zoomed.window
+        half_s = (end_s - start_s) / 2
+        moved = await press_until(pilot, ["right_parenthesis"] * 2, lambda it: it.window != zoomed.window)
+        assert moved.window == pytest.approx((start_s + 2 * half_s, end_s + 2 * half_s))
+        assert moved.position_s == MIDDLE_S
+        bar = app.screen.query_one(TimeBar)
+        assert "█" not in bar.text, "the moment is outside"
+        # A click goes to a moment of the part, not of the whole.
+        await pilot.click(bar, offset=(bar.text.index("─") + 1, 0))
+        clicked = await press_until(pilot, [], lambda it: it.position_s != MIDDLE_S)
+        assert clicked.window == pytest.approx(moved.window, abs=1), "less than a sample apart"
+        assert abs(clicked.position_s - (start_s + 2 * half_s)) <= 1
+        far = await press_until(pilot, ["g", *"10%", "enter"], lambda it: it.position_s < MIDDLE_S)
+        assert far.window is not None
+        assert far.window[0] <= far.position_s <= far.window[1], "it follows the moment"
+        assert far.window[1] - far.window[0] == pytest.approx(end_s - start_s)
+        least = await press_until(pilot, ["z"] * 9, lambda it: it.window is not None)
+        assert least.window is not None
+        assert least.window[1] - least.window[0] >= 10, "ten samples of 1 s"
+
+
+async def test_a_bar_that_was_moved_away_stays_while_the_replay_plays_on(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press_until(pilot, ["space", "g", *"20%", "enter"], lambda it: it.position_s < MIDDLE_S)
+        control = app.replay
+        assert control is not None
+        before = await press_until(
+            pilot, ["z", "z", "z", *["right_parenthesis"] * 4], lambda it: it.window is not None
+        )
+        playing = msgspec.structs.replace(
+            before, is_paused=False, position_s=before.position_s + 1, window=None
+        )
+        shown = control.frame(msgspec.structs.replace(app.newest, replay=playing)).replay
+        assert shown is not None
+        assert shown.window == before.window
+        assert not before.window[0] <= shown.position_s <= before.window[1] if before.window else False

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -14,6 +15,8 @@ from ...engine.replay.feed import PlaylistFeed, ReplayFeed
 from ...engine.replay.moment_text import EXPECTED, parse_moment
 from ...engine.replay.player import ReplayCommand, Verb
 from ...engine.viewer.snapshot import ReplayState, Snapshot
+from ..draw.numbers import span_text
+from ..draw.time_window import TimeWindow
 from ..frame import keys
 from ..live.screen import find_fullest
 
@@ -52,11 +55,13 @@ class GoToScreen(ModalScreen[str | None]):
         self.dismiss(event.value)
 
 
-REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
+REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node", "zoom_bar", "pan_bar")
 # Prefix of actions whose keys move through the points of a profile over the replay.
 STEP_ACTIONS = "replay('step'"
 # Prefixes of actions whose keys a screen over the replay needs for its lists.
-LIST_ACTIONS = ("go_to", "step_node", "replay('turn'")
+LIST_ACTIONS = ("go_to", "step_node", "replay('turn'", "zoom_bar", "pan_bar")
+# A zoomed bar shows at least the time of so many samples.
+LEAST_SAMPLES = 10
 
 
 class ReplayControl:
@@ -68,6 +73,10 @@ class ReplayControl:
         self._word_number = 0
         self._part_number = 0
         self._has_explained_nodes = False
+        # The part of the time that the bar shows, None for all; of a replay of so much time, at this moment.
+        self._window: TimeWindow | None = None
+        self._whole: TimeWindow | None = None
+        self._position_s = 0.0
 
     @property
     def keys(self) -> Sequence[Binding]:
@@ -102,6 +111,50 @@ class ReplayControl:
                 self.command("go", text=moment)
 
         self._app.push_screen(GoToScreen(replay), go)
+
+    def frame(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with the part of its replay that the bar shows.
+
+        The part follows the moment where that leaves it. One that was moved away from the moment stays while
+        the replay plays on, until the moment is moved by hand.
+        """
+        replay = snapshot.replay
+        if replay is None:
+            return snapshot
+        whole = TimeWindow(replay.start_s, replay.end_s)
+        if whole != self._whole:
+            self._whole, self._window = whole, None
+        before_s, self._position_s = self._position_s, replay.position_s
+        window = self._window
+        if window is None:
+            return snapshot
+        is_moved = replay.is_paused and replay.position_s != before_s
+        if is_moved or window.holds(before_s):
+            late_s = window.start - replay.position_s
+            interval_s = 0.0 if snapshot.sample is None else snapshot.sample.interval_s
+            if 0 < late_s <= interval_s:  # a click at the left end goes to the sample before
+                window = whole.cut(window.length, replay.position_s + window.length / 2)
+            self._window = window = whole.follow(window, replay.position_s)
+        return msgspec.structs.replace(snapshot, replay=msgspec.structs.replace(replay, window=window))
+
+    def zoom(self, factor: float) -> None:
+        """Show so many times as much time in the bar, around the moment."""
+        sample = self._app.newest.sample
+        if self._whole is None or sample is None:
+            return
+        shown_s = (self._window or self._whole).length
+        if factor < 1 and shown_s * factor < LEAST_SAMPLES * sample.interval_s:
+            self._app.notify(f"The bar shows {span_text(shown_s)}: no less.", title="replay", timeout=2)
+            return
+        self._window = self._whole.zoom(self._window, factor, self._position_s)
+
+    def pan(self, share: float) -> None:
+        """Move the part that the bar shows by a share of its length."""
+        if self._whole is None or self._window is None:
+            self._app.notify("The bar shows all of the time: z zooms in.", title="replay", timeout=3)
+            return
+        length_s = self._window.length
+        self._window = self._whole.cut(length_s, self._window.start + (0.5 + share) * length_s)
 
     def notify(self, snapshot: Snapshot) -> None:
         """Show the replay's messages over the screen; for another run, forget the news of the last."""

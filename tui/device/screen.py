@@ -13,6 +13,7 @@ from ..live.device_picture import order_devices
 from ..live.node_screen import NodeScreen, RecentSteps
 from ..live.process_signals import SignalPolicy
 from ..widgets.device_view import collect_ranks
+from ..widgets.time_bar import fit_chart_s
 from .page import DevicePage, PageContent
 from .sections import SegmentQuestion
 
@@ -112,7 +113,7 @@ class DeviceScreen(NodeScreen):
                 pid=self._pid,
                 question=self._question(),
                 steps=self._steps.of(self._pid) if self._pid is not None else (),
-                window_s=self._window_s,
+                window_s=fit_chart_s(self.snapshot.replay, self._window_s),
                 choice=self._charts,
                 remedy=self.remedy,
             )

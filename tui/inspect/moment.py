@@ -9,6 +9,7 @@ from ...analyzers.level_history import LevelHistory
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor
 from ...engine.units import format_bytes
+from ..draw.time_window import TimeWindow
 
 Grouped = Literal["stack", "line", "module", "kind"]
 GROUPINGS: tuple[Grouped, ...] = ("stack", "line", "module", "kind")
@@ -28,7 +29,7 @@ class StandingMoment:
     event: int
     mark: int | None = None
     # First and last moment of the window, as `history.moments`; None for all.
-    window: tuple[float, float] | None = None
+    window: TimeWindow | None = None
 
     @property
     def drawn(self) -> LevelHistory:
@@ -40,13 +41,17 @@ class StandingMoment:
         """The moment, then the marked one, on the axis of the history."""
         return tuple(self.place(event) for event in (self.event, self.mark) if event is not None)
 
+    @property
+    def _whole(self) -> TimeWindow:
+        return TimeWindow(float(self.history.moments[0]), float(self.history.moments[-1]))
+
     def place(self, event: int) -> float:
         return float(self.history.moments[event + 1])
 
     def move(self, columns: int, cells: int) -> "StandingMoment":
         """Return the moment some columns of the graph further, but at least one event."""
-        start, end = self.window or (float(self.history.moments[0]), float(self.history.moments[-1]))
-        found = self._find(self.place(self.event) + columns * (end - start) / max(1, cells))
+        length = (self.window or self._whole).length
+        found = self._find(self.place(self.event) + columns * length / max(1, cells))
         is_stuck = (found - self.event) * columns <= 0
         return self.stand(self.event + (1 if columns > 0 else -1) if is_stuck else found)
 
@@ -62,21 +67,13 @@ class StandingMoment:
         moved = replace(self, event=max(-1, min(event, self.cursor.newest)))
         if self.window is None:
             return moved
-        start, end = self.window
-        at = moved.place(moved.event)
-        return moved if start <= at <= end else moved._show((end - start), at)
+        return replace(moved, window=self._whole.follow(self.window, moved.place(moved.event)))
 
     def zoom(self, factor: float) -> "StandingMoment":
         """Return a window so many times as long around the moment; all of the time where that is less."""
-        first, last = float(self.history.moments[0]), float(self.history.moments[-1])
-        start, end = self.window or (first, last)
-        length = (end - start) * factor
-        if length >= last - first:
-            return replace(self, window=None)
-        events = len(self.history.cut(start, end).moments)
-        if factor < 1 and events <= LEAST_EVENTS:
+        if factor < 1 and len(self.drawn.moments) <= LEAST_EVENTS:
             return self
-        return self._show(length, self.place(self.event))
+        return replace(self, window=self._whole.zoom(self.window, factor, self.place(self.event)))
 
     def switch_mark(self) -> "StandingMoment":
         return replace(self, mark=self.event if self.mark is None else None)
@@ -119,8 +116,3 @@ class StandingMoment:
         import numpy as np
 
         return int(np.searchsorted(self.history.moments[1:], moment, side="right")) - 1
-
-    def _show(self, length: float, around: float) -> "StandingMoment":
-        first, last = float(self.history.moments[0]), float(self.history.moments[-1])
-        start = max(first, min(around - length / 2, last - length))
-        return replace(self, window=(start, start + length))

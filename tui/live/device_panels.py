@@ -10,6 +10,7 @@ from ...engine.viewer.snapshot import Snapshot
 from ..draw.spans import Line
 from ..frame import keys
 from ..widgets.line_page import LinePage
+from ..widgets.time_bar import fit_chart_s
 from .device_graphs import ChartChoice
 from .device_picture import DeviceFilter, DevicePicture
 
@@ -111,6 +112,6 @@ class DevicePanels(LinePage):
             height,
             selected=self.selected,
             device_filter=self.device_filter,
-            window_s=self.history_window_s,
+            window_s=fit_chart_s(self._snapshot.replay, self.history_window_s),
             choice=self.choice,
         )
