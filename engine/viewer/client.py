@@ -4,16 +4,18 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..clock import Clock, SystemClock
+import zmq
+
+from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
-from ..model import AdviceAction, HubStatus, Sample
+from ..model import AdviceAction, Assessment, HubStatus, Sample
 from ..paths import ROOT_VARIABLE, locate_runtime_folder
 from ..ranks.demands import ADVICE_WITHIN_S, ANSWER_WITHIN_S
 from ..text import make_printable
-from ..wire.endpoints import holder_pid, is_hub_alive
-from ..wire.messages import Advised
-from .conversation import HubStream
+from ..wire.endpoints import endpoints_of, holder_pid, is_hub_alive
+from ..wire.messages import MAX_HISTORY_BYTES, Advised
+from .conversation import Event, HubConversation, HubStream, Joined
 from .picture import NO_ANSWER, NodePicture, read_advised
 from .snapshot import Snapshot
 
@@ -216,6 +218,33 @@ def explain_other_root(hub: HubStatus | None) -> str | None:
         f"the running agent (process {hub.pid}) reads devices below {make_printable(hub.root)}, not below "
         f"{ROOT_VARIABLE}={make_printable(root)}: end it, or set VRAMSCOPE_RUNTIME_DIR to another folder"
     )
+
+
+def ask_assessments(runtime_dir: Path, *, timeout_s: float) -> tuple[Assessment, ...]:
+    """Ask the agent that serves a folder how near each process is to running out of memory, once.
+
+    It sends neither samples nor the past, so that the answer is small. Empty if it does not answer in time.
+    """
+    clock = SystemClock()
+    context = zmq.Context()
+    try:
+        control = context.socket(zmq.DEALER)
+        control.setsockopt(zmq.LINGER, 0)
+        control.setsockopt(zmq.MAXMSGSIZE, MAX_HISTORY_BYTES)
+        control.connect(endpoints_of(runtime_dir).control)
+        conversation = HubConversation(control.send, clock, detail="cells")
+        conversation.ask()
+        deadline_s = clock.monotonic_s() + timeout_s
+        found: list[Event] = []
+        while (left_s := deadline_s - clock.monotonic_s()) > 0:
+            if control.poll(ceil_ms(left_s)):
+                conversation.take(control.recv_multipart(zmq.NOBLOCK)[-1], found)
+            for event in found:
+                if isinstance(event, Joined):
+                    return event.welcome.assessments
+        return ()
+    finally:
+        context.destroy(linger=0)
 
 
 def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Client:

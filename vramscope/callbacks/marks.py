@@ -10,6 +10,8 @@ from typing import Any
 from vramscope.engine.jobs.in_code import attach, expect_steps, step
 from vramscope.engine.probe.backends import Backend, find_backend
 
+from .agent import AgentView
+
 GIB = 1 << 30
 
 
@@ -26,6 +28,7 @@ class StepMarks:
         # Of the largest micro-batch of the step in progress.
         self._tokens: int | None = None
         self._batch: int | None = None
+        self._agent = AgentView()
 
     def begin(self) -> None:
         """Start the probe if this process has none."""
@@ -51,7 +54,9 @@ class StepMarks:
         """Return the memory of this process in GiB for a log; empty without a device.
 
         `vram/peak_allocated_gib` and `vram/peak_reserved_gib` are the allocator's peaks of the run, and
-        `vram/floor_gib` is allocated now, which is the floor if a step has just ended.
+        `vram/floor_gib` is allocated now, which is the floor if a step has just ended. Where an agent runs,
+        what it says of this process is added: growth, headroom at the peak, and seconds to an error that it
+        forecasts.
         """
         backend = self._find_backend()
         held = {} if backend is None else backend.find_held()
@@ -64,7 +69,8 @@ class StepMarks:
             "vram/peak_reserved_gib": backend.read_statistics(ordinal).get("reserved_bytes.all.peak"),
             "vram/floor_gib": reading.allocated_bytes,
         }
-        return {name: size_bytes / GIB for name, size_bytes in found.items() if size_bytes is not None}
+        measured = {name: size_bytes / GIB for name, size_bytes in found.items() if size_bytes is not None}
+        return measured | self._agent.read()
 
     def _find_backend(self) -> Backend | None:
         torch = sys.modules.get("torch")
