@@ -69,7 +69,7 @@ sbom: $(VENV)/.tooled ## list every pinned package: dist/vramscope.cdx.json (Cyc
 	@mkdir -p dist
 	@$(VENV)/tools/bin/python -W ignore -m cyclonedx_py requirements constraints.txt --pyproject pyproject.toml --mc-type application \
 		--short-PURLs --output-reproducible --spec-version 1.6 --output-format JSON --validate -o dist/vramscope.cdx.json
-	@echo dist/vramscope.cdx.json
+	@$(BIN)/python .ci/check-sbom dist/vramscope.cdx.json constraints.txt
 
 audit: $(VENV)/.tooled ## ask the advisory database about every pinned package; one that it does not know fails
 	@$(VENV)/tools/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
@@ -106,7 +106,7 @@ $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@$(BIN)/python -m venv $(VENV)/peers
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
 
-$(VENV)/.jax: $(VENV)/.installed benchmarks/compat/requirements-jax.txt
+$(VENV)/.jax: $(VENV)/.tested benchmarks/compat/requirements-jax.txt
 	@echo "vramscope: installing JAX into $(VENV)/jax" >&2
 	@$(BIN)/python -m venv $(VENV)/jax
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/jax/bin/python -m pip install --quiet -r benchmarks/compat/requirements-jax.txt && touch $@

@@ -19,7 +19,7 @@ from vramscope.engine.wire.endpoints import is_hub_alive
 
 SCREEN = {"textual", "vramscope.tui"}
 RICH = {"rich", "markdown_it", "pygments"}
-HEAVY = {"torch", "matplotlib", "networkx", "numpy"}
+HEAVY = {"torch", "matplotlib", "networkx", "numpy", "tomlkit"}
 LIVES_ELSEWHERE = (
     "vramscope.engine.simulation.",
     "vramscope.engine.workloads.",

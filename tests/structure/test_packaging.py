@@ -2,6 +2,7 @@
 
 import configparser
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -153,3 +154,46 @@ def test_every_package_that_is_installed_has_one_exact_version(name: str) -> Non
     lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+-]+", line)] == []
+
+
+def _list_pinned() -> list[dict[str, str]]:
+    """Return what `make sbom` is to list: names as they are written, PURLs with normalized ones."""
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    return [
+        {
+            "type": "library",
+            "name": name,
+            "version": version,
+            "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
+        }
+        for name, _, version in (line.partition("==") for line in pins)
+    ]
+
+
+def _check_sbom(components: list[dict[str, str]], folder: Path) -> tuple[int, str]:
+    path = folder / "vramscope.cdx.json"
+    about = {"component": {"type": "application", "name": "vramscope"}}
+    path.write_text(json.dumps({"bomFormat": "CycloneDX", "metadata": about, "components": components}))
+    command = [sys.executable, str(ROOT / ".ci/check-sbom"), str(path), str(ROOT / "constraints.txt")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return result.returncode, result.stdout.replace(f"{path}: ", "")
+
+
+def test_a_list_of_packages_has_each_pinned_one_with_its_version(tmp_path: Path) -> None:
+    listed = _list_pinned()
+    assert len(listed) > 50
+    assert _check_sbom(listed, tmp_path) == (0, f"{tmp_path / 'vramscope.cdx.json'}\n")
+    first, second, *others = listed
+    assert _check_sbom(others, tmp_path) == (
+        1,
+        f"{first['name']} is {first['version']} pinned, and not listed\n"
+        f"{second['name']} is {second['version']} pinned, and not listed\n",
+    )
+    other = {**first, "version": "0.0.1"}
+    code, said = _check_sbom([other, second, *others], tmp_path)
+    assert code == 1
+    assert f"{first['name']} is {first['version']} pinned, and 0.0.1 listed" in said
+    assert f"has the PURL '{first['purl']}'" in said
+    code, said = _check_sbom([*listed, {**first, "name": "stranger"}], tmp_path)
+    assert (code, "stranger is not pinned" in said) == (1, True)
+    assert _check_sbom([*listed, first], tmp_path) == (1, f"{first['name']} is listed twice\n")

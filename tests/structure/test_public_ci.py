@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.compat.catalogue import JOBS
 from tests.structure.tree import ROOT
 
 TEXT = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
@@ -36,9 +37,20 @@ def test_it_may_read_and_nothing_else_and_ends() -> None:
 def test_what_it_makes_are_targets_of_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     made = [word for step in STEPS for word in re.findall(r"^make (.+)$", step.get("run", ""), re.MULTILINE)]
-    words = {word for line in made for word in line.split()}
-    assert words >= {"lint", "docs", "test", "dist-check", "sbom", "audit"}
+    words = {word for line in made for word in line.split() if "=" not in word}
+    assert words >= {"lint", "docs", "test", "dist-check", "sbom", "audit", "jax", "compat"}
     assert words <= targets
+
+
+def test_the_jobs_that_are_trained_are_in_the_catalogue() -> None:
+    made = [
+        line
+        for step in STEPS
+        for line in re.findall(r"^make compat (.+)$", step.get("run", ""), re.MULTILINE)
+    ]
+    named = {word for line in made for word in re.findall(r'ARGS="([a-z_ ]+)"', line)[0].split()}
+    assert named <= {job.name for job in JOBS}
+    assert "loggers_offline" in named
 
 
 def test_it_installs_what_the_other_definition_installs() -> None:
