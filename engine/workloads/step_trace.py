@@ -430,6 +430,11 @@ class StepTracer:
         training = make_training(made, request["inputs"], request["optimizer"])
         begins = self._run(training)
         self._log.is_running = False
+        if not any(event > 0 for event in self._log.events[begins[1] :]):
+            raise TraceError(
+                f"the second step of {request['factory']} allocated nothing on the GPU; expected a whole "
+                "training step, with the model and its inputs moved there, for example by .cuda()"
+            )
         return {**self._describe(), "layers": layers, "step_begins": begins}
 
     def forget(self) -> None:
@@ -531,13 +536,13 @@ def _name_rank(rank: int, ranks: int) -> None:
     os.environ.update({name: str(number) for name, number in places.items()})
 
 
-def trace_all(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the traces of a request, or why there are none.
-
-    `error` is for the user, in parts. `doubt` says that tensors without values may be the cause.
-    """
-    is_fake = request["is_fake"]
-    config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
+def simulate(request: dict[str, Any]) -> Simulation:
+    """Put the simulated card that a request asks for into this process."""
+    config = {
+        "total_bytes": 1 << 46,
+        "is_fake": request["is_fake"],
+        "allocator_settings": request["settings"],
+    }
     gpu = request.get("gpu")
     if gpu is not None:
         # The script takes the ways that it takes on such a GPU.
@@ -549,10 +554,21 @@ def trace_all(request: dict[str, Any]) -> dict[str, Any]:
     ledger.be_silent()
     # What fake tensors refuse is tried again, and reported if that does not help.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    simulation = install({**config, "context_bytes": 0}, load_allocator_model())
+    step_in_spite_of_overflow()
+    return simulation
+
+
+def trace_all(request: dict[str, Any], simulation: Simulation | None = None) -> dict[str, Any]:
+    """Return the traces of a request, or why there are none.
+
+    `error` is for the user, in parts. `doubt` says that tensors without values may be the cause. Give the
+    `simulation` if this process has one already.
+    """
+    is_fake = request["is_fake"]
     try:
-        simulation = install({**config, "context_bytes": 0}, load_allocator_model())
+        simulation = simulation or simulate(request)
         tracer = StepTracer(simulation)
-        step_in_spite_of_overflow()
         begun_s = perf_counter()
         traces = [_trace_among(tracer, simulation, request, layers) for layers in request["depths"]]
     except JaxStepError:

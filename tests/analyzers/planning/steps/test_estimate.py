@@ -306,6 +306,7 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
             "no argument layers; its arguments are none: .* leave out layers$",
         ),
         ("trainings:square", {}, "returned a module: give inputs, for example 4x1024:int64"),
+        ("trainings:left_on_host", {}, "allocated nothing on the GPU; expected .* moved there"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
         ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
         ("trainings:plain", {"is_full": True}, "^is_full needs layers: without it"),

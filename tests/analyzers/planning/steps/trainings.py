@@ -164,6 +164,11 @@ def choosing(layers: int) -> Any:
     return choose
 
 
+def left_on_host() -> Callable[[], None]:
+    model = nn.Linear(4, 4)
+    return lambda: model(torch.zeros(2, 4)).sum().backward()
+
+
 def broken() -> Any:
     settings: dict[str, int] = {}
     return settings["depth"]
