@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -86,27 +86,36 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True):
     is_upper_bound: bool = False
 
 
-def trace_steps(request: StepRequest) -> Tracing:
+class Tracer(Protocol):
+    """Traces a step in one way."""
+
+    def __call__(
+        self, request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
+    ) -> TraceResult: ...
+
+
+def trace_steps(request: StepRequest, trace: Tracer | None = None) -> Tracing:
     """Return the traces of a step, without storage where that is possible.
 
     Sizes that depend on values need real tensors. Where the host has no memory for these, sizes are the
-    largest possible.
+    largest possible. `trace` replaces the child process that a trace is made in.
     """
+    run = trace or _run
     _check_request(request)
     if find_spec("torch") is None:
         if find_spec("jax") is not None:
             raise JaxStepError("estimate_step needs PyTorch; for JAX use vramscope estimate --factory")
         raise PackageMissingError("estimating a step needs PyTorch: pip install 'vramscope[train]'")
-    found = _run(request, is_fake=True)
+    found = run(request, is_fake=True)
     if found.error is None:
         return Tracing(result=found, is_fake=True)
     if found.is_of_jax:
         raise JaxStepError(*found.error, ", which only vramscope estimate --factory reads")
     if found.doubt is None:
         raise SettingError(*found.error)
-    again = _run(request, is_fake=False)
+    again = run(request, is_fake=False)
     if again.is_refused:
-        bound = _run(request, is_fake=True, has_largest_sizes=True)
+        bound = run(request, is_fake=True, has_largest_sizes=True)
         if bound.error is None:
             return Tracing(result=bound, is_fake=True, is_upper_bound=True)
     if again.error is not None:

@@ -29,7 +29,7 @@ def describe(job: Job, way: Way, outcomes: Outcomes) -> str:
         return _NEEDS_CUDA if is_refused else _FAILS
     simulated = outcomes.get((job.name, Way.SIMULATE))
     if way in (Way.FAKE, Way.FACTORY):
-        return _compare_bytes(outcome.peak_bytes, None if simulated is None else simulated.peak_bytes)
+        return compare_bytes(outcome.peak_bytes, None if simulated is None else simulated.peak_bytes)
     return _compare_loss(job, way, outcome, outcomes)
 
 
@@ -56,7 +56,8 @@ def _is_close(value: float | None, other: float | None, tolerance: float) -> boo
     return value is not None and other is not None and abs(value - other) <= tolerance * abs(other)
 
 
-def _compare_bytes(peak: int | None, expected: int | None) -> str:
+def compare_bytes(peak: int | None, expected: int | None) -> str:
+    """Return "=", or the difference of a peak in per cent; "runs" where one of the two is unknown."""
     if peak is None or expected is None:
         return "runs"
     is_held = abs(peak - expected) <= HELD_BYTES and _is_close(peak, expected, HELD_TOLERANCE)

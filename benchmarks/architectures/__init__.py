@@ -1,0 +1,1 @@
+"""Architectures of transformers and timm that are estimated unchanged: python -m benchmarks.architectures."""
