@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,19 +47,14 @@ class Worker:
 
     def __init__(self, way: str, folder: Path) -> None:
         self._result = folder / f"{way}.json"
-        environment = {
-            **os.environ,
-            # What a worker imports before its card is there would be of the monitor's own.
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "ignore",
-            "HF_HOME": str(folder),
-        }
+        environment = {**os.environ, "PYTHONWARNINGS": "ignore", "HF_HOME": str(folder)}
         with (FOLDER / f"{way}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.architectures.tracer", way, str(self._result)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                cwd=ROOT,
                 env=environment,
                 text=True,
             )
@@ -92,7 +88,8 @@ class Workers:
         answer = self._workers["fake" if is_fake else "real"].ask(name, attempt)
         if isinstance(answer, bytes):
             return msgspec.json.decode(answer, type=TraceResult)
-        ended = f"more than {LIMIT_S} s passed" if answer == -14 else f"Python ended with {answer}"
+        is_slow = -answer in {signal.SIGXCPU, signal.SIGALRM}
+        ended = f"it took more than {LIMIT_S} s" if is_slow else f"Python ended with {answer}"
         return TraceResult(
             error=(f"{FACTORY} was not traced: {ended}",),
             doubt=ended if is_fake and answer < 0 else None,
@@ -145,7 +142,9 @@ def _trace_once(name: str, kind: str, attempt: tuple[str, ...], run: Callable[..
         tracing: Tracing = trace_steps(_REQUEST, run)
         judge_traces(tracing, _REQUEST, None)
     except VramscopeError as error:
-        return Outcome(name=name, kind=kind, attempt=attempt, stopped=str(error))
+        return Outcome(
+            name=name, kind=kind, attempt=attempt, stopped=str(error).removeprefix(f"{FACTORY} raised ")
+        )
     peak_bytes = tracing.result.traces[0].allocated_peak_bytes
     real = tracing.result
     if tracing.is_fake and peak_bytes <= MOST_COMPARED_BYTES:
@@ -157,7 +156,7 @@ def _trace_once(name: str, kind: str, attempt: tuple[str, ...], run: Callable[..
         attempt=attempt,
         peak_bytes=peak_bytes,
         real_peak_bytes=real.traces[0].allocated_peak_bytes if is_compared else None,
-        fallback=tracing.fallback,
+        fallback=None if tracing.fallback is None else tracing.fallback.removeprefix(f"{FACTORY} raised "),
         readings=len(tracing.result.readings),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -117,8 +118,9 @@ def _list_left_out(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def shorten(text: str) -> str:
-    """Return a text as a cell of a table: one line, of bounded length."""
-    line = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Return a text as a cell of a table: one bounded line, with files named from their package on."""
+    line = re.sub(r"\S*/site-packages/", "", " ".join(text.split()))
+    line = line.replace("|", "\\|").replace("<", "&lt;")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON].rstrip()} …"
 
 

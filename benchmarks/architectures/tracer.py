@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import random
+import resource
 import signal
 import sys
 from importlib import import_module
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 FACTORY = "benchmarks.architectures.tracer:make_step"
-LIMIT_S = 60
-"""Seconds after which a fork is ended."""
+LIMIT_S, WAIT_S = 30, 600
+"""Seconds of CPU time, and seconds, after which a fork is ended."""
 MODEL, ATTEMPT = "VRAMSCOPE_BENCH_MODEL", "VRAMSCOPE_BENCH_ATTEMPT"
 """Variables that say what the factory makes; the words of an attempt are separated by commas."""
 
@@ -54,7 +55,7 @@ def make_step() -> object:
 
 def find_attempt(name: str) -> dict[str, Any]:
     """Return the first attempt at a model that makes two steps on the host by itself, or why none does."""
-    from .training import list_attempts, make_training
+    from .training import CannotBeMadeError, list_attempts, make_training
 
     reasons: list[str] = []
     for attempt in list_attempts(name):
@@ -62,6 +63,8 @@ def find_attempt(name: str) -> dict[str, Any]:
             step = make_training(name, attempt, "cpu")
             for _ in range(2):
                 step()
+        except CannotBeMadeError as error:
+            reasons.append(str(error))
         except Exception as error:  # noqa: BLE001 - of any model, any
             lines = str(error).strip().splitlines() or [""]
             reasons.append(f"{type(error).__name__}: {lines[-1]}")
@@ -91,7 +94,8 @@ def main() -> None:
         result.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            signal.alarm(LIMIT_S)
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+            signal.alarm(WAIT_S)
             os.environ |= {MODEL: name, ATTEMPT: ",".join(attempt)}
             made = find_attempt(name) if trace is None else trace.trace_all(request, simulation)
             result.write_text(json.dumps(made), encoding="utf-8")

@@ -134,8 +134,10 @@ _GIVEN: dict[str, dict[str, Any]] = {
         **{"hidden_size": 512, "ffn_hidden_size": 1024, "expert_ffn_hidden_size": 256},
         **{"num_attention_heads": 8, "kv_lora_rank": 64, "q_lora_rank": 64, "zero_expert_num": 2},
     },
+    "mamba2": {"n_groups": 1},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
+    "nemotron_h": {"n_groups": 1},
     "reformer": {"axial_pos_embds": False},
     "wav2vec2-bert": {"vocab_size": 32},
     "wav2vec2-conformer": {"vocab_size": 32},
@@ -350,7 +352,7 @@ def _make_inputs(model: Any, task: str, which: str) -> dict[str, Any]:
         bins = _first(config, "num_mel_bins")
         made[main] = (
             torch.randn(BATCH, SAMPLES)
-            if task == "CTC" or bins is None
+            if task != "AUDIO_CLASSIFICATION" or bins is None
             else torch.randn(BATCH, _first(config, "max_length", default=128), bins)
         )
     elif main == "input_features":

@@ -96,6 +96,13 @@ def test_an_estimate_of_what_no_host_runs_does_not_count() -> None:
 
 
 @needs_torch
+def test_a_large_peak_is_not_compared() -> None:
+    models = Models({(SMALL, True): make_result(2 << 30)}, None)
+    outcome = models.judge()
+    assert (outcome.is_estimated, outcome.comparison, models.asked) == (True, "runs", [(SMALL, True)])
+
+
+@needs_torch
 def test_real_tensors_are_named_with_their_reason() -> None:
     answers = {(SMALL, True): fail("shape of x[x > 0]", doubt=True), (SMALL, False): make_result(512)}
     outcome = Models(answers, SMALL).judge()
@@ -109,7 +116,13 @@ OUTCOMES = [
     ),
     Outcome(name="transformers/c", kind="vision", stopped="no kernel | for it\nat all"),
     Outcome(name="transformers/d", kind="vision", left_out="ValueError: no backbone"),
-    Outcome(name="timm/e", kind="timm", peak_bytes=512, real_peak_bytes=512, fallback="x[x > 0]"),
+    Outcome(
+        name="timm/e",
+        kind="timm",
+        peak_bytes=512,
+        real_peak_bytes=512,
+        fallback="/v/lib/site-packages/timm/e.py:3 reads",
+    ),
 ]
 
 
@@ -120,7 +133,7 @@ def test_tables_count_every_kind_and_list_what_is_not_as_it_should_be() -> None:
     assert "| timm | 1 | 1 | 0 | 0 of 0 | 0 | 0 |" in lines
     assert "| all | 4 | 3 | 2 | 1 of 2 | 1 | 1 |" in lines
     assert "| `transformers/c` | no kernel \\| for it at all |" in lines
-    assert "| `timm/e` | x[x > 0] |" in lines
+    assert "| `timm/e` | timm/e.py:3 reads |" in lines
     assert "| `transformers/b` | +1.0 % (1,010,000 of 1,000,000 bytes); 2 lines read values |" in lines
     assert "| ValueError: no backbone | `d` |" in lines
 
