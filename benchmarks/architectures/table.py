@@ -110,7 +110,10 @@ def _list_left_out(outcomes: Iterable[Outcome]) -> list[str]:
             reasons.setdefault(shorten(outcome.left_out), []).append(outcome.name.partition("/")[2])
     if not reasons:
         return []
-    lines = ["Left out, because their default configuration, made small, does not train by itself:", ""]
+    lines = [
+        "Left out, because what is made of them here does not train by itself (sizes or inputs do not fit):",
+        "",
+    ]
     lines += [_row(["reason", "types"]), _row(["---", "---"])]
     for reason, names in sorted(reasons.items(), key=lambda it: -len(it[1])):
         lines.append(_row([reason, ", ".join(f"`{name}`" for name in names)]))
