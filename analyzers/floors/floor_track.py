@@ -99,7 +99,8 @@ class FloorTrack:
         self.last: Beat | None = None
         # Most that floors and the amplitude above them can reach: the least of recent readings.
         self.limit_bytes: int | None = None
-        # Least and most of the newest samples; most by which they differed, None before these two.
+        # Least and most of the newest samples, up to 64, and the most by which 64 of them differed. Of the
+        # first 64, which may have seen the model being loaded, it is 0.
         self._least_bytes = sys.maxsize
         self._most_bytes = 0
         self._height_bytes: int | None = None

@@ -11,7 +11,7 @@ from .alone import EXCHANGES, TRANSFERS, find_group
 CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable"})
 
 
-class GroupUse:
+class _GroupCount:
     """What one group of so many ranks does with tensors of the card."""
 
     def __init__(self, ranks: int) -> None:
@@ -32,14 +32,14 @@ class OutsideUses:
         # Whether the script asked torch.compile for CUDA graphs.
         self.has_graphs = False
         # Groups that moved tensors of the card, by the names that torch gives them.
-        self._groups: dict[str, GroupUse] = {}
+        self._groups: dict[str, _GroupCount] = {}
 
     def note_group(self, function: Any, args: Any) -> None:
         """Note what a group does with tensors of the card."""
         group = find_group(args)
         if group is None or group.size() < 2:
             return
-        use = self._groups.setdefault(group.group_name, GroupUse(group.size()))
+        use = self._groups.setdefault(group.group_name, _GroupCount(group.size()))
         name = function._schema.name
         if name in EXCHANGES:
             use.peers.update(set(range(group.size())) - {group.rank()})

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from vramscope.engine.probe.identity import read_started_s
+from vramscope.engine.units import GIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,6 @@ ASK_EVERY_S = 10.0
 ANSWERS_WITHIN_S = 3.0
 # An assessment that is older is of another situation.
 OLDEST_S = 30.0
-MIB, GIB = 1 << 20, 1 << 30
 
 
 class AgentView:

@@ -9,10 +9,9 @@ from typing import Any
 
 from vramscope.engine.jobs.in_code import attach, expect_steps, step
 from vramscope.engine.probe.backends import Backend, find_backend
+from vramscope.engine.units import GIB
 
 from .agent import AgentView
-
-GIB = 1 << 30
 
 
 class StepMarks:
