@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import InputFileError
-from ..files.base.input_file import show_path
+from ..files.base.input_file import show_name, show_path
 from ..model import Finding, Sample
 from ..soundness import make_msgpack_decoder
 from ..text import clean_texts, make_printable
@@ -40,7 +40,7 @@ from .contents import (
     minute_of,
     unpack_minute,
 )
-from .sqlite import SQLITE_ERRORS, explain_read_error, open_for_reading
+from .sqlite import SQLITE_ERRORS, explain_read_error, is_without_log, open_for_reading
 
 _KEPT_BLOCKS = 2
 _MOST_COUNTED = 100_000
@@ -272,6 +272,16 @@ class Recording:
     def damage(self) -> Damage:
         """What was left out by all reading so far."""
         return self._count.total
+
+    @property
+    def why_empty(self) -> str:
+        """Why no sample can be read, in a few words."""
+        if self.damage.sentence is not None:
+            return self.damage.sentence
+        if is_without_log(self.path):
+            log = f"{show_name(self.path)}-wal"
+            return f"it was copied while it was written; copy {log} too, or copy it again"
+        return "expected at least one"
 
     @property
     def nodes(self) -> tuple[str, ...]:

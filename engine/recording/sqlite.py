@@ -128,7 +128,11 @@ WRITTEN_PAGE_BYTES = 4096
 KEPT_PAGE_BYTES = 1024
 # The last bytes of a rollback journal that names another file, which SQLite would remove.
 _SUPER_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")
-_NEEDS_RECOVERY = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
+# A log to join or a journal to undo; or a recording with a log in a folder where SQLite may make no files,
+# such as a copy of a recording that was not complete yet.
+_NEEDS_RECOVERY = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
+# Bytes 18 and 19 of a database that has a write-ahead log (sqlite.org/fileformat.html).
+_WITH_LOG = b"\x02\x02"
 # What a query may raise; the second if SQLite quotes a damaged file in its message, the third also if a
 # damaged page makes it ask for more memory than there can be.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
@@ -200,15 +204,25 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, bool]:
     try:
         return _open_checked(path, "ro"), False
     except SQLITE_ERRORS as error:
-        if getattr(error, "sqlite_errorname", "") not in _NEEDS_RECOVERY:
+        if not getattr(error, "sqlite_errorname", "").startswith(_NEEDS_RECOVERY):
             raise explain_read_error(path, error) from error
     with suppress(*SQLITE_ERRORS):
         _recover(path)
         return _open_checked(path, "ro"), False
     try:
-        return _open_checked(path, "ro&immutable=1"), True
+        connection = _open_checked(path, "ro&immutable=1")
     except SQLITE_ERRORS as error:
         raise explain_read_error(path, error) from error
+    return connection, any(path.with_name(f"{path.name}{end}").exists() for end in ("-wal", "-journal"))
+
+
+def is_without_log(path: Path) -> bool:
+    """Return whether a recording has its newest samples in a log which is not there."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        return file.read(20)[18:] == _WITH_LOG
 
 
 def explain_read_error(path: Path, error: Exception) -> InputFileError:

@@ -499,12 +499,15 @@ class RecordingWriter:
         self._write_event("recording_stopped", reason)
 
     def _tidy(self) -> None:
-        """Free pages and join the log; not possible while a reader has the file or the disk is full, which
-        does no harm.
+        """Join the log and free pages; what is not possible, as the disk is full, does no harm.
+
+        While a reader has the file, its log can be joined but not removed.
         """
         with suppress(*SQLITE_ERRORS):
             self._sqlite.execute("PRAGMA busy_timeout = 200").fetchall()
             self._sqlite.executescript("PRAGMA incremental_vacuum")  # a cursor would free a single page
+            # Whoever copies the file leaves a log behind.
+            self._sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._sqlite.execute("PRAGMA journal_mode = DELETE").fetchall()
             if self.size_bytes <= SMALL_BYTES:
                 resize_pages(self._sqlite, KEPT_PAGE_BYTES)

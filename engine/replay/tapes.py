@@ -218,8 +218,8 @@ class RecordingTape:
         spans = [it.span for it in self._recordings]
         self.end_s = max((span[1] for span in spans if span is not None), default=-math.inf)
         if first is None:
-            why = self._recordings[0].damage.sentence or "expected at least one to play"
-            raise InputFileError(f"{show_path(self._recordings[0].path)}: no samples in it; {why}")
+            empty = self._recordings[0]
+            raise InputFileError(f"{show_path(empty.path)}: no samples in it; {empty.why_empty}")
         self.start_s = first.time_s
         self.clock: Literal["wall", "trace"] = "wall" if self.start_s >= WALL_CLOCK_FROM_S else "trace"
         known_s = first.interval_s if math.isfinite(first.interval_s) else 0.0
@@ -369,7 +369,7 @@ def _list_parts(path: Path) -> list[tuple[str, _Part]]:
             if first is not None and last is not None:
                 part = _Part(first.time_s, last.time_s, identity.number, identity.series, path)
                 found.append((node, part))
-        why = recording.damage.sentence or "expected at least one to play"
+        why = recording.why_empty
     if not found:
         raise InputFileError(f"{show_path(path)}: no samples in it; {why}")
     return found

@@ -89,9 +89,7 @@ class RecordingPlayer(FileSource):
         self._recorded = self.recording.samples(node=None if self._has_all_nodes else self.node)
         self._next = next(self._recorded, None)
         if self._next is None or span is None:
-            damage = self.recording.damage.sentence
-            why = "expected at least one to play" if damage is None else damage
-            raise InputFileError(f"{show_path(self.path)}: no samples in it; {why}")
+            raise InputFileError(f"{show_path(self.path)}: no samples in it; {self.recording.why_empty}")
         self._start_s = self._next.time_s
         self._end_s = span[1]
         self.clock: Literal["wall", "trace"] = "wall" if self._start_s >= WALL_CLOCK_FROM_S else "trace"

@@ -95,3 +95,16 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
         )
     with RecordingWriter(path, IDENTITY):
         pass
+
+
+def test_a_recording_that_was_read_at_its_end_is_whole_without_its_log(tmp_path: Path) -> None:
+    path, copy = tmp_path / "run.vscope", tmp_path / "copy.vscope"
+    with RecordingWriter(path, IDENTITY) as writer:
+        writer.append(make_sample(0, 1))
+        writer.flush()
+        with Recording(path) as reader:
+            writer.append(make_sample(1, 1))
+            writer.close("the job has ended")
+            copy.write_bytes(path.read_bytes())
+            assert [it.seq for it in reader.samples()] == [0, 1]
+    assert read_ticks(copy) == [0, 1]

@@ -73,7 +73,7 @@ def test_damage_is_told_with_the_samples_that_are_left(path: Path) -> None:
 
 def test_what_cannot_be_played_is_refused_in_one_line(path: Path, tmp_path: Path) -> None:
     write(tmp_path / "empty", [])
-    with pytest.raises(InputFileError, match="no samples in it; expected at least one to play"):
+    with pytest.raises(InputFileError, match="no samples in it; expected at least one"):
         open_series(tmp_path / "empty")
     (tmp_path / "cut").write_bytes(path.read_bytes()[:300])
     with pytest.raises(InputFileError, match="cut: "):

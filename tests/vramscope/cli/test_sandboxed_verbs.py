@@ -83,4 +83,11 @@ def test_a_recording_that_is_being_written_is_read_with_its_newest_samples(tmp_p
         writer.flush()
         assert path.with_name("run.vscope-wal").exists()
         lines = done(run("export", str(path), "--csv")).splitlines()
+        (tmp_path / "copy.vscope").write_bytes(path.read_bytes())
     assert len(lines) == 1 + 5
+    copied = run("export", str(tmp_path / "copy.vscope"), "--csv")
+    assert (copied.code, copied.stdout) == (2, "")
+    assert copied.stderr == (
+        f"vramscope: {tmp_path}/copy.vscope: no samples to export; it was copied while it was written; "
+        "copy copy.vscope-wal too, or copy it again\n"
+    )

@@ -191,7 +191,7 @@ def export_recording(
     with Recording(path) as recording:
         span_s = recording.span
         if span_s is None:
-            raise InputFileError(f"{show_path(path)}: no samples to export; expected at least one")
+            raise InputFileError(f"{show_path(path)}: no samples to export; {recording.why_empty}")
         source = _Source(
             recording, span_s, _read_moment("--from", start, span_s), _read_moment("--to", end, span_s)
         )
