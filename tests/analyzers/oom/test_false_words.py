@@ -107,6 +107,25 @@ def test_findings_close_within_the_stated_flat_steps(grown: int) -> None:
     assert told[-1].level == "low"
 
 
+@pytest.mark.parametrize("scatter_mib", [0, 40, 200])
+def test_the_flatter_it_is_the_sooner_it_closes(scatter_mib: int) -> None:
+    def measure_steps(share: float) -> float | None:
+        """Return how long a forecast stands once growth has slowed to a share of its pace."""
+        chance = random.Random(1)
+        levels = [20 * GIB + 20 * MIB * (min(step, 400) + share * max(step - 400, 0)) for step in range(600)]
+        found, _ = _watch_both(steps([level + chance.random() * scatter_mib * MIB for level in levels]))
+        closed_s = found[-1].closed_s
+        return None if closed_s is None else closed_s - 400
+
+    flat, flatter, sloping = (measure_steps(share) for share in (0.0, 0.1, 0.14))
+    assert flat is not None
+    assert flatter is not None
+    assert sloping is not None
+    assert flat <= flatter <= sloping <= 40
+    assert flat < sloping
+    assert measure_steps(0.3) is None, "this still grows"
+
+
 def test_a_plateau_of_long_sequences_is_not_severe_for_long() -> None:
     ramp, still = 2400, FLAT_STEPS
     found, told = _watch_both(

@@ -8,6 +8,7 @@ import pytest
 from tests.tui.assessed_cases import CASES, make_assessment, snapshot_leaking
 from tests.tui.canned import NOON_S, FakeFeed, make_app
 from tests.tui.canned_ranks import history_of, make_job, make_simulated, with_ranks
+from tests.tui.looks import shown_text
 from vramscope.analyzers.finding_words import describe_leak
 from vramscope.analyzers.findings.evidence import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
 from vramscope.analyzers.verdict import find_headroom
@@ -64,6 +65,21 @@ def test_the_time_that_is_left_goes_down_with_the_clock() -> None:
     assert "✖ 56s" in "\n".join(_draw(msgspec.structs.replace(snapshot, sample=later), 40, 8))
     long_after = msgspec.structs.replace(snapshot.sample, time_s=snapshot.sample.time_s + 600)
     assert "✖ 0s" in "\n".join(_draw(msgspec.structs.replace(snapshot, sample=long_after), 40, 8))
+
+
+@pytest.mark.parametrize(("passed_s", "left"), [(0, "1 m 16 s"), (7, "1 m 09 s"), (20, "56 s")])
+async def test_all_of_a_screen_names_one_time_of_the_error(passed_s: int, left: str) -> None:
+    snapshot = snapshot_leaking()
+    assert snapshot.sample is not None
+    later = msgspec.structs.replace(snapshot.sample, time_s=snapshot.sample.time_s + passed_s)
+    app = make_app(FakeFeed(msgspec.structs.replace(snapshot, sample=later)))
+    async with app.run_test(size=(200, 50)) as pilot:
+        for key, least in (("1", 2), ("2", 1), ("3", 3)):
+            await pilot.press(key)
+            await pilot.pause()
+            times = re.findall(r"(?:OOM|out of memory) in ((?:\d+ m )?\d+ s)", shown_text(app))
+            assert len(times) >= least, key
+            assert set(times) == {left}, key
 
 
 def test_a_leak_is_told_by_the_figures_that_its_finding_has() -> None:
