@@ -41,6 +41,7 @@ def start_detached(spawn: Callable[[], "subprocess.Popen[bytes]"], is_ready: Cal
         # The child is a copy of its parent: it must end here, whatever happens.
         code: int = Start.LATE
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a parent that waits for signals has blocked them
             code = _await(spawn(), is_ready)
         finally:
             os._exit(code)
@@ -64,6 +65,9 @@ def _await(process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool]) -> 
 FIRST_WITHIN_S = 600
 # Between the end of one process and the start of the next a hub stays this long.
 LINGER_S = 30
+# How often the `run` of a job looks whether its hub serves; less often after it could not be started.
+KEPT_EVERY_S = 5.0
+_KEPT_AT_LEAST_EVERY_S = 640.0
 
 
 def find_or_start_hub(folder: Path) -> None:
@@ -88,6 +92,31 @@ def find_or_start_hub(folder: Path) -> None:
     raise HubUnreachableError(
         said.removeprefix("vramscope: ") if said else f"it did not start within {STARTED_WITHIN_S:g} s"
     )
+
+
+class HubKeeper:
+    """Starts a hub again whose process has ended while a job runs, as where the host had no memory left.
+
+    Args:
+        complain: Prints why none can be started, once until one serves again.
+    """
+
+    def __init__(self, folder: Path, complain: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._complain = complain
+        self._pause_s = KEPT_EVERY_S
+
+    def check(self) -> float:
+        """Start a hub if none serves; return after how many seconds to call again."""
+        try:
+            find_or_start_hub(self._folder)
+        except (VramscopeError, OSError) as error:
+            if self._pause_s == KEPT_EVERY_S:
+                self._complain(str(error))
+            self._pause_s = min(2 * self._pause_s, _KEPT_AT_LEAST_EVERY_S)
+        else:
+            self._pause_s = KEPT_EVERY_S
+        return self._pause_s
 
 
 def _spawn(folder: Path) -> "subprocess.Popen[bytes]":

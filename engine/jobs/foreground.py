@@ -11,7 +11,8 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 EXIT_NOT_EXECUTABLE = 126
@@ -66,8 +67,13 @@ class Ended(NamedTuple):
     signal_number: int | None
 
 
-def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> Ended:
+def run_in_foreground(
+    command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float]
+) -> Ended:
     """Run a command to its end.
+
+    Args:
+        meanwhile: Called again and again while it runs; returns after how many seconds next.
 
     Raises:
         OSError: It cannot be run.
@@ -76,7 +82,7 @@ def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) ->
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, how a child ended would be lost
     try:
         process = _start(command, environment, mask, handler)
-        return _wait(process.pid)
+        return _wait(process.pid, meanwhile)
     finally:
         signal.signal(signal.SIGCHLD, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -132,15 +138,18 @@ def find_script(command: Sequence[str], environment: Mapping[str, str], error: O
     return None if path is None else ["/bin/sh", path, *command[1:]]
 
 
-def _wait(pid: int) -> Ended:
+def _wait(pid: int, meanwhile: Callable[[], float]) -> Ended:
     """Wait for the end of a child, stop and continue with it, and pass signals on."""
     signals = signal.valid_signals() - _OWN - {signal.SIGKILL, signal.SIGSTOP}
+    next_s = time.monotonic() + meanwhile()
     while True:
         ended = _reap(pid)
         if ended is not None:
             return ended
-        got = signal.sigwaitinfo(signals)
-        if got.si_signo != signal.SIGCHLD and not _is_everybodys(got):
+        got = signal.sigtimedwait(signals, max(next_s - time.monotonic(), 0.0))
+        if got is None:
+            next_s = time.monotonic() + meanwhile()
+        elif got.si_signo != signal.SIGCHLD and not _is_everybodys(got):
             _send(pid, got.si_signo)
 
 

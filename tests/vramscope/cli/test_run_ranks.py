@@ -139,6 +139,29 @@ def test_a_job_whose_agent_cannot_start_runs_unwatched(tmp_path: Path) -> None:
     assert outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.waits
+def test_an_agent_that_is_killed_while_the_job_runs_is_started_again(tmp_path: Path) -> None:
+    mark = tmp_path / "stop"
+    waiting = f"until [ -e {mark} ]; do sleep 0.1; done"
+    words = [sys.executable, "-m", "vramscope", "run", "--", "sh", "-c", waiting]
+    folder = locate_runtime_folder()
+    with subprocess.Popen(words, cwd=REPOSITORY, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        wait_until(lambda: is_hub_alive(folder), what="the agent")
+        first = holder_pid(folder)
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: not is_hub_alive(folder), what="the end of the agent")
+        wait_until(lambda: is_hub_alive(folder), what="another agent")
+        second = holder_pid(folder)
+        assert second not in {first, None}
+        status = Path(f"/proc/{second}/status").read_text()
+        assert int(re.findall(r"^SigBlk:\s*(\w+)", status, re.MULTILINE)[0], 16) == 0
+        mark.touch()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert re.fullmatch(r"vramscope run: ended after [^\n]*\n", said)
+
+
 def test_an_agent_that_is_there_is_used(mark: Path) -> None:
     run("run", "--quiet", "--", "true")
     first = holder_pid(locate_runtime_folder())

@@ -13,7 +13,7 @@ from ..frame.flags import Reading, add_old_flag, pick, refuse, size
 from ..frame.parse import SubParsers, add_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from vramscope.analyzers.planning.steps import GpuKind
     from vramscope.engine.jobs.foreground import Ended
@@ -141,8 +141,7 @@ def run(arguments: Namespace) -> int:
         from vramscope.engine.jobs.launch import describe_for_job
 
         simulate = describe_for_job(device, job=job, runtime_dir=folder, environ=environment)
-    if not arguments.no_hub and is_runnable(command, environment):
-        _provide_hub(folder)
+    keep_hub = _provide_hub(folder) if not arguments.no_hub and is_runnable(command, environment) else None
     if arguments.record is not None and is_runnable(command, environment):
         _record(folder, arguments.record, job)
     profiling = _prepare_profiling(arguments.profiling, job)
@@ -166,11 +165,14 @@ def run(arguments: Namespace) -> int:
             except RuntimeFolderError as error:
                 complain(f"peak memory will not be printed: {error}", program="vramscope run")
                 summary = None
-            ended = _run_and_report(command, prepare(summary), summary, device)
+            ended = _run_and_report(command, prepare(summary), summary, device, keep_hub)
     except OSError as error:
         complain(f"cannot run {command[0]}: {error.strerror or error}")
         return exit_code_of(error)
     return end_likewise(ended)
+
+
+_A_DAY_S = 86_400.0
 
 
 def _run_and_report(
@@ -178,6 +180,7 @@ def _run_and_report(
     environment: "Mapping[str, str]",
     summary: Path | None,
     device: "SimulatedDevice | None",
+    keep_hub: "Callable[[], float] | None",
 ) -> "Ended":
     """Run the command to its end, and print how it ended; raises OSError if it cannot be run."""
     import time
@@ -191,7 +194,7 @@ def _run_and_report(
     log = KernelLog(locate_root())
     kills = count_memory_kills()
     begun_s = time.monotonic()
-    ended = run_in_foreground(command, environment)
+    ended = run_in_foreground(command, environment, keep_hub or (lambda: _A_DAY_S))
     passed_s = time.monotonic() - begun_s
     processes = None if summary is None else read_peaks(summary)
     from vramscope.exporters.job_end import describe_job_end
@@ -283,14 +286,15 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
     return path.absolute()
 
 
-def _provide_hub(folder: Path) -> None:
-    """Start a hub if none runs; without one the job still runs."""
-    from vramscope.engine.jobs.background import find_or_start_hub
+def _provide_hub(folder: Path) -> "Callable[[], float]":
+    """Start a hub if none runs, and return what keeps one running; without one the job still runs."""
+    from vramscope.engine.jobs.background import HubKeeper
 
-    try:
-        find_or_start_hub(folder)
-    except (VramscopeError, OSError) as error:
-        complain(f"no agent could be started, so the job runs without one: {error}")
+    keeper = HubKeeper(
+        folder, lambda why: complain(f"no agent could be started, so the job runs without one: {why}")
+    )
+    keeper.check()
+    return keeper.check
 
 
 def _record(folder: Path, path: Path, job: str) -> None:
