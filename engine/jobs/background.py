@@ -18,6 +18,7 @@ from ..files.base.input_file import show_path
 from ..paths import explain_unwritable, open_runtime_folder
 from ..recording.follower import RecorderNote, read_announced
 from ..recording.schema import SUFFIX
+from ..recording.sqlite import is_being_recorded
 from ..sources.processes import read_start_ticks
 from ..units import format_age, format_bytes
 from ..wire.endpoints import is_hub_alive
@@ -173,18 +174,46 @@ def read_complaint(log: Path) -> str | None:
     return said.removeprefix("vramscope: ") if said is not None and said.startswith("vramscope: ") else None
 
 
-def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
-    """Start a recorder that ends with a job, and return once it records; if it may not, say why in one
-    sentence.
+class JobRecording:
+    """A recorder that ends with a job.
+
+    Args:
+        pid: Process that starts the job, and becomes it or waits for it.
     """
-    words = ("-o", str(path.absolute()), "--until-exit", str(pid), "--until-job", job)
-    log = log_of(folder, pid)
-    log.unlink(missing_ok=True)
-    became = start_detached(lambda: spawn_recorder(folder, pid, *words), lambda: has_begun(log))
-    if became is Start.ENDED:
-        raise OutputFileError(read_complaint(log) or f"the recording ended at once; see {log}")
-    late = f"the recording has not started within {STARTED_WITHIN_S:g} s; it still may: see {log}"
-    return late if became is Start.LATE else None
+
+    def __init__(self, folder: Path, path: Path, *, pid: int, job: str) -> None:
+        self._folder = folder
+        self._path = path.absolute()
+        self._pid = pid
+        self._job = job
+        self._log = log_of(folder, pid)
+        self._is_judged = False
+
+    def start(self) -> str | None:
+        """Return once it records; if it may not do so yet, say why in one sentence.
+
+        Raises:
+            OutputFileError: It has ended at once.
+        """
+        words = ("-o", str(self._path), "--until-exit", str(self._pid), "--until-job", self._job)
+        self._log.unlink(missing_ok=True)
+        became = start_detached(
+            lambda: spawn_recorder(self._folder, self._pid, *words), lambda: has_begun(self._log)
+        )
+        if became is Start.ENDED:
+            raise OutputFileError(
+                read_complaint(self._log) or f"the recording ended at once; see {self._log}"
+            )
+        late = f"the recording has not started within {STARTED_WITHIN_S:g} s; it still may: see {self._log}"
+        return late if became is Start.LATE else None
+
+    def find_failure(self) -> str | None:
+        """Return why it records no longer while the job still runs: once, and None while all is well."""
+        if self._is_judged or not has_begun(self._log) or is_being_recorded(self._path):
+            return None
+        self._is_judged = True
+        killed = f"{show_path(self._path)}: recording stopped: its process has ended"
+        return read_complaint(self._log) or f"{killed}; what was recorded until then can be read"
 
 
 def name_recording(folder: Path, stem: str, now_s: float) -> Path:

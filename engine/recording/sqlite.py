@@ -106,6 +106,19 @@ class FileLock:
             ) from error
 
 
+def is_being_recorded(path: Path) -> bool:
+    """Return whether a process has the lock of this recording; only reads."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, _PLACE, 1, 0)
+        return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(fd)
+
+
 class RecordingTakenError(OutputFileError):
     def __init__(self, path: Path, pid: int | None = None) -> None:
         who = "another process" if pid is None else f"process {pid}"

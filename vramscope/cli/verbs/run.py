@@ -141,9 +141,11 @@ def run(arguments: Namespace) -> int:
         from vramscope.engine.jobs.launch import describe_for_job
 
         simulate = describe_for_job(device, job=job, runtime_dir=folder, environ=environment)
-    keep_hub = _provide_hub(folder) if not arguments.no_hub and is_runnable(command, environment) else None
-    if arguments.record is not None and is_runnable(command, environment):
-        _record(folder, arguments.record, job)
+    is_there = is_runnable(command, environment)
+    keep_hub = _provide_hub(folder) if is_there and not arguments.no_hub else _do_nothing
+    check_recording = _do_nothing
+    if is_there and arguments.record is not None:
+        check_recording = _record(folder, arguments.record, job)
     profiling = _prepare_profiling(arguments.profiling, job)
 
     def prepare(summary: Path | None) -> dict[str, str]:
@@ -157,7 +159,7 @@ def run(arguments: Namespace) -> int:
         )
 
     try:
-        if arguments.quiet or not is_runnable(command, environment):
+        if arguments.quiet or not is_there:
             raise become(command, prepare(None))
         with ExitStack() as stack:
             try:
@@ -165,14 +167,22 @@ def run(arguments: Namespace) -> int:
             except RuntimeFolderError as error:
                 complain(f"peak memory will not be printed: {error}", program="vramscope run")
                 summary = None
-            ended = _run_and_report(command, prepare(summary), summary, device, keep_hub)
+            ended = _run_and_report(
+                command,
+                prepare(summary),
+                summary,
+                device,
+                meanwhile=lambda: min(keep_hub(), check_recording()),
+                at_end=check_recording,
+            )
     except OSError as error:
         complain(f"cannot run {command[0]}: {error.strerror or error}")
         return exit_code_of(error)
     return end_likewise(ended)
 
 
-_A_DAY_S = 86_400.0
+def _do_nothing() -> float:
+    return 86_400.0
 
 
 def _run_and_report(
@@ -180,7 +190,9 @@ def _run_and_report(
     environment: "Mapping[str, str]",
     summary: Path | None,
     device: "SimulatedDevice | None",
-    keep_hub: "Callable[[], float] | None",
+    *,
+    meanwhile: "Callable[[], float]",
+    at_end: "Callable[[], float]",
 ) -> "Ended":
     """Run the command to its end, and print how it ended; raises OSError if it cannot be run."""
     import time
@@ -194,7 +206,8 @@ def _run_and_report(
     log = KernelLog(locate_root())
     kills = count_memory_kills()
     begun_s = time.monotonic()
-    ended = run_in_foreground(command, environment, keep_hub or (lambda: _A_DAY_S))
+    ended = run_in_foreground(command, environment, meanwhile)
+    at_end()
     passed_s = time.monotonic() - begun_s
     processes = None if summary is None else read_peaks(summary)
     from vramscope.exporters.job_end import describe_job_end
@@ -297,20 +310,31 @@ def _provide_hub(folder: Path) -> "Callable[[], float]":
     return keeper.check
 
 
-def _record(folder: Path, path: Path, job: str) -> None:
-    """Start a process that records until this one, which becomes the job, has ended."""
+def _record(folder: Path, path: Path, job: str) -> "Callable[[], float]":
+    """Start a process that records until this one, which becomes the job, has ended.
+
+    Return what says that it has ended before.
+    """
     import os
     import time
 
     from vramscope.engine.files.base.input_file import show_path
-    from vramscope.engine.jobs.background import name_recording, record_job
+    from vramscope.engine.jobs.background import KEPT_EVERY_S, JobRecording, name_recording
     from vramscope.engine.paths import open_runtime_folder
 
     open_runtime_folder(folder)
     output = name_recording(Path.cwd(), job, time.time()) if path == Path() else path
-    late = record_job(folder, output, pid=os.getpid(), job=job)
-    told = late or f"recording into {show_path(output)} until the job has ended"
+    recording = JobRecording(folder, output, pid=os.getpid(), job=job)
+    told = recording.start() or f"recording into {show_path(output)} until the job has ended"
     complain(told, program="vramscope run")
+
+    def check() -> float:
+        failure = recording.find_failure()
+        if failure is not None:
+            complain(failure, program="vramscope run")
+        return KEPT_EVERY_S
+
+    return check
 
 
 def _prepare_device(arguments: Namespace, folder: Path) -> "SimulatedDevice | None":
