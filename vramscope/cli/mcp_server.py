@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from vramscope.engine.errors import UsageError, VramscopeError
+from vramscope.engine.extras import find_missing_package
 from vramscope.engine.model import ADVICE_ACTIONS, Evidence, Finding, NodeStatus
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.settings import Settings
@@ -22,6 +23,8 @@ from .status import Observer
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
+    from mcp.server.mcpserver import Context
+    from mcp_types import CallToolResult, InputRequiredResult
 
 SCHEMA = "vramscope.mcp/1"
 LIMIT_BYTES = 48 << 10
@@ -132,7 +135,9 @@ class MemoryTools:
     def inspect(
         self, file: str, at: str | None = None, second: str | None = None, top: int = MOST_STACKS
     ) -> str:
-        """Explain a PyTorch memory snapshot, a flight record or a text with an out-of-memory error.
+        """Explain a PyTorch memory snapshot, a flight record, or a text with an out-of-memory error.
+
+        Also the start-up log of a server, and a device memory profile of JAX.
 
         Args:
             file: Path on this machine.
@@ -144,7 +149,7 @@ class MemoryTools:
         from vramscope.engine.files.flight_record import read_memory_file
         from vramscope.exporters.inspect.text import summarize_memory_file
 
-        from .verbs.inspect import refuse_recording, report_moments
+        from .verbs.inspect import refuse_recording, report_moments, report_other_file
 
         path = _find_file(file)
         rows = max(1, min(top, 100))
@@ -156,6 +161,9 @@ class MemoryTools:
         if second is not None:
             raise UsageError("second needs at: the first of the two moments")
         refuse_recording(path)
+        other = report_other_file(path, top=rows)
+        if other is not None:
+            return self._answer("inspect", other, dated=_date_files([path], [], "writing"))
         content = read_memory_file(path)
         if isinstance(content, MemorySnapshot):
             dated = _date_files(
@@ -354,13 +362,27 @@ CONTROLLING = ("advise",)
 def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]":
     """Return the server with the tools that read, and, where allowed, those that change processes."""
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import ToolAnnotations
 
     from vramscope import __version__
+    from vramscope.engine.text import suggest
 
-    server: MCPServer[Any] = MCPServer(
-        "vramscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
-    )
+    class Server(MCPServer[Any]):
+        """Rejects arguments that a tool does not have; the SDK would compute an answer without them."""
+
+        async def call_tool(
+            self, name: str, arguments: dict[str, Any], context: "Context[Any, Any] | None" = None
+        ) -> "CallToolResult | InputRequiredResult":
+            schemas = {tool.name: tool.input_schema for tool in await self.list_tools()}
+            known = list(schemas.get(name, {}).get("properties", arguments))
+            for given in arguments:
+                if given not in known:
+                    hint = suggest(given, known, f"expected {', '.join(known) or 'no argument'}")
+                    raise ToolError(f"{name} has no argument {given[:60]!r}; {hint}")
+            return await super().call_tool(name, arguments, context)
+
+    server = Server("vramscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
     names = (*READING, *(CONTROLLING if allows_control else ()))
     for name in names:
         is_reading = name in READING
@@ -394,6 +416,11 @@ def _explain_errors(method: Callable[..., str]) -> Callable[..., str]:
             raise ToolError(error.describe("word")[:1000]) from error
         except ValueError as error:
             raise ToolError(str(error)[:1000]) from error
+        except ModuleNotFoundError as error:
+            missing = find_missing_package(error)
+            if missing is None:
+                raise
+            raise ToolError(str(missing)) from error
 
     return answer
 

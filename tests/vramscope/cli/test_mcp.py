@@ -16,7 +16,7 @@ from tests import REPOSITORY
 from tests.components import require_package
 from vramscope.analyzers.planning.theory.calibration import Calibration
 from vramscope.cli.frame.parse import parse
-from vramscope.cli.mcp_server import CONTROLLING, LIMIT_BYTES, READING, MemoryTools
+from vramscope.cli.mcp_server import CONTROLLING, LIMIT_BYTES, READING, MemoryTools, make_server
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Evidence, Finding, NodeStatus
 from vramscope.engine.settings import Settings
@@ -169,6 +169,29 @@ async def test_a_refusal_names_the_arguments_of_the_tool_and_no_flags(private_en
             assert "--" not in said
 
 
+async def test_an_argument_that_a_tool_does_not_have_is_refused(private_environment: Path) -> None:
+    async with client() as session:
+        said = await refusal(session, "estimate", model="llama2-7b", microbatch=4)
+        assert "estimate has no argument 'microbatch'; did you mean micro_batch?" in said
+        assert "expected no argument" in await refusal(session, "state", node="n1")
+
+
+async def test_inspect_reads_profiles_of_jax_and_logs_of_servers(
+    private_environment: Path, tmp_path: Path
+) -> None:
+    profile = str(REPOSITORY / "tests" / "engine" / "files" / "jax" / "cpu.prof")
+    log = tmp_path / "server.log"
+    log.write_text("INFO vllm\nGPU KV cache size: 123,456 tokens\nAvailable KV cache memory: 50.00 GiB\n")
+    async with client() as session:
+        profiled = await ask(session, "inspect", file=profile, top=1)
+        assert profiled["result"]["schema"] == "vramscope.device-profile/1"
+        assert profiled["data_is"] == "change of the file"
+        started = await ask(session, "inspect", file=str(log))
+        assert started["result"]["schema"] == "vramscope.serving-log/1"
+        said = await refusal(session, "inspect", file=profile, at="peak")
+        assert "a device memory profile of JAX has no moments; at needs a memory snapshot" in said
+
+
 async def test_estimate_takes_the_arguments_of_the_verb_and_none_that_writes_or_runs_code(
     private_environment: Path,
 ) -> None:
@@ -212,6 +235,19 @@ def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) 
     outcome = call("mcp")
     assert (outcome.code, outcome.stdout) == (4, "")
     assert "pip install 'vramscope[mcp]'" in outcome.stderr
+
+
+async def test_a_package_that_an_answer_needs_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, private_environment: Path, tmp_path: Path
+) -> None:
+    require_package("mcp")
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    snapshot = str(write_snapshot(tmp_path, small_snapshot()))
+    server = make_server(MemoryTools(Settings()), allows_control=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(ToolError, match=r"pip install 'vramscope\[figures\]'"):
+        await server.call_tool("inspect", {"file": snapshot})
 
 
 class ToolsOf(MemoryTools):

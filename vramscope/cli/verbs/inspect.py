@@ -14,7 +14,9 @@ from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
+    from vramscope.exporters.device_profile import DeviceProfileReport
     from vramscope.exporters.inspect.moment import MomentReport
+    from vramscope.exporters.serving.start_log import ServingLogReport
 
 DESCRIPTION = (
     "Explain a memory snapshot, flight record or server log: what filled memory, and why it ran out."
@@ -110,8 +112,7 @@ def run(arguments: Namespace) -> int:
         return 0
     refuse({"--and": arguments.second}, "needs --at: the first of the two moments")
     refuse_recording(path)
-    others = (_is_module_memory, _is_phase_file, _is_device_profile, _is_serving_log)
-    if capacity is not None and any(is_other(path) for is_other in others):
+    if capacity is not None and _has_no_moments(path):
         from vramscope.exporters.inspect.text import NEEDS_TRACE
 
         refuse({"--capacity": capacity}, NEEDS_TRACE)
@@ -158,6 +159,8 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
         UsageError: It does not have the device, or a text is no moment of it.
     """
     from vramscope.engine.errors import Setting, SettingError
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.files.detect import identify
     from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.engine.model.memory_snapshot import MemorySnapshot
     from vramscope.engine.recording import Recording
@@ -166,13 +169,14 @@ def report_moments(path: Path, at: Sequence[str], *, top: int, device: int | Non
     if _is_recording(path):
         with Recording(path) as recording:
             return report_recording(recording, at, top=top, device=device)
+    needed = Setting("--at"), " needs a memory snapshot with history, or a recording"
+    if _has_no_moments(path):
+        kind = identify(path)
+        words = "this file" if kind is None else kind.words
+        raise SettingError(f"{show_path(path)}: {words} has no moments; ", *needed)
     content = read_memory_file(path)
     if not isinstance(content, MemorySnapshot):
-        raise SettingError(
-            f"{path}: a flight record has the moment of its error alone; ",
-            Setting("--at"),
-            " needs a memory snapshot with history, or a recording",
-        )
+        raise SettingError(f"{show_path(path)}: a flight record has the moment of its error alone; ", *needed)
     return report_snapshot(content, at, top=top, device=device)
 
 
@@ -190,6 +194,22 @@ def refuse_recording(path: Path) -> None:
             Setting("--at"),
             f", for example peak, or give it to {' or '.join(f'`vramscope {reader}`' for reader in readers)}",
         )
+
+
+def report_other_file(path: Path, *, top: int) -> "DeviceProfileReport | ServingLogReport | None":
+    """Return the report on a device memory profile of JAX or a server's start-up log; None for other files.
+
+    Raises:
+        InputFileError: It is one, and cannot be read.
+    """
+    if _is_device_profile(path):
+        return _report_device_profile(path, top=top)
+    return _report_serving_log(path) if _is_serving_log(path) else None
+
+
+def _has_no_moments(path: Path) -> bool:
+    others = (_is_module_memory, _is_phase_file, _is_device_profile, _is_serving_log)
+    return any(is_other(path) for is_other in others)
 
 
 def _is_recording(path: Path) -> bool:
@@ -256,14 +276,20 @@ def _is_serving_log(path: Path) -> bool:
 
 
 def _show_serving_log(path: Path, settings: "Settings", *, is_json: bool) -> None:
-    from vramscope.engine.files.serving_log import read_serving_log
-    from vramscope.exporters.serving.start_log import describe_serving_log, summarize_serving_log
+    from vramscope.exporters.serving.start_log import describe_serving_log
 
-    report = summarize_serving_log(read_serving_log(path))
+    report = _report_serving_log(path)
     if is_json:
         emit_json(report)
     else:
         emit_fitted(settings, lambda width: describe_serving_log(report, width))
+
+
+def _report_serving_log(path: Path) -> "ServingLogReport":
+    from vramscope.engine.files.serving_log import read_serving_log
+    from vramscope.exporters.serving.start_log import summarize_serving_log
+
+    return summarize_serving_log(read_serving_log(path))
 
 
 def _is_device_profile(path: Path) -> bool:
@@ -273,15 +299,21 @@ def _is_device_profile(path: Path) -> bool:
 
 
 def _show_device_profile(path: Path, settings: "Settings", *, is_json: bool, top: int) -> None:
-    from vramscope.engine.files.base.input_file import show_name
-    from vramscope.engine.files.device_profile import read_device_profile
-    from vramscope.exporters.device_profile import describe_device_profile, summarize_device_profile
+    from vramscope.exporters.device_profile import describe_device_profile
 
-    report = summarize_device_profile(read_device_profile(path), show_name(path), top=top)
+    report = _report_device_profile(path, top=top)
     if is_json:
         emit_json(report)
     else:
         emit_fitted(settings, lambda width: describe_device_profile(report, width))
+
+
+def _report_device_profile(path: Path, *, top: int) -> "DeviceProfileReport":
+    from vramscope.engine.files.base.input_file import show_name
+    from vramscope.engine.files.device_profile import read_device_profile
+    from vramscope.exporters.device_profile import summarize_device_profile
+
+    return summarize_device_profile(read_device_profile(path), show_name(path), top=top)
 
 
 def _find_newest() -> Path:
