@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ..model import (
+    SIMULATED_TRACE,
     Assessment,
     DeviceKind,
     DeviceSample,
@@ -93,6 +94,11 @@ class RecordedDevice(msgspec.Struct, frozen=True):
     kind: DeviceKind
     name: str | None = None
     total_bytes: int | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """As of a `DeviceSample`."""
+        return self.kind == "simulated" or (self.kind == "trace" and self.name == SIMULATED_TRACE)
 
 
 class OverviewMinute(msgspec.Struct, frozen=True):

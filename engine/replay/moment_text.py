@@ -25,14 +25,14 @@ class TimeSpan(Protocol):
     def end_s(self) -> float: ...
 
     @property
-    def position_s(self) -> float:
-        """The present moment, from which `+10m` counts."""
+    def position_s(self) -> float | None:
+        """The present moment, from which `+10m` counts; None where there is none."""
 
     @property
     def clock(self) -> Literal["wall", "trace"]: ...
 
 
-def parse_moment(text: str, replay: TimeSpan) -> float:
+def parse_moment(text: str, replay: TimeSpan, expected: str = EXPECTED) -> float:
     """Parse the moment that a person typed, in seconds of the samples' own clock, within the recording.
 
     `35%` is a share of the recording, `1h20m` or `90` a place from its start, `+10m` and `-30s` count from
@@ -44,7 +44,7 @@ def parse_moment(text: str, replay: TimeSpan) -> float:
     if moment_s is None and replay.clock == "wall":
         moment_s = _read_wall(written, replay)
     if moment_s is None or not math.isfinite(moment_s):
-        raise UsageError(f"not a time: {written[:40]!r}; expected for example {EXPECTED}")
+        raise UsageError(f"not a time: {written[:40]!r}; expected for example {expected}")
     if written[:1] in ("+", "-"):
         return min(max(moment_s, replay.start_s), replay.end_s)
     if not math.floor(replay.start_s) <= moment_s <= math.ceil(replay.end_s):
@@ -60,8 +60,10 @@ def _read_place(written: str, replay: TimeSpan) -> float | None:
     sign, length = (written[0], written[1:].strip()) if written[:1] in ("+", "-") else ("", written)
     if _LENGTH.fullmatch(length) is None:
         return None
+    if sign and replay.position_s is None:
+        return None
     seconds = sum(float(count) * _UNITS_S[unit or "s"] for count, unit in _PART.findall(length))
-    if sign:
+    if sign and replay.position_s is not None:
         return replay.position_s + (seconds if sign == "+" else -seconds)
     return replay.start_s + seconds
 

@@ -27,12 +27,14 @@ from ..stack_text import show_frame
 from ..text import UNKNOWN, format_rows, show_number, wrap
 from .text import check_device, show_time
 
-WORDS = "start, end, peak or oom"
+WORDS = "start, end, peak, oom"
+_TIMES = "1h20m, 35%, 14:03 or 2025-10-09 14:03"
 _NO_TRACE = (
     "the snapshot has no events, so only its end is known: record them with "
     "torch.cuda.memory._record_memory_history() before what you want to see"
 )
 _ONE_KIND = "{}: what its tensors are was measured at only one of the two moments"
+_UNREAD = "{}: nothing was measured of it then"
 _NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
 
 
@@ -62,8 +64,8 @@ class _Span(NamedTuple):
 
     start_s: float
     end_s: float
-    position_s: float
     clock: Literal["wall", "trace"]
+    position_s: None = None
 
 
 def report_snapshot(
@@ -137,11 +139,11 @@ def find_event(
             raise UsageError(f"{written[:40]}: expected an event from #0 to #{cursor.newest + 1:,}")
         return int(number) - 1
     if span_s is not None:
-        return cursor.find_event(parse_moment(written, _Span(*span_s, span_s[1], "wall")))
+        return cursor.find_event(parse_moment(written, _Span(*span_s, "wall"), f"{WORDS}, #1234, {_TIMES}"))
     if not written.endswith("%"):
         raise UsageError(f"{written[:40]}: the events have no times; expected {WORDS}, 35% or #1234")
     last = float(cursor.newest)
-    return int(parse_moment(written, _Span(0.0, last, last, "trace")))
+    return int(parse_moment(written, _Span(0.0, last, "trace")))
 
 
 def _find_oom(snapshot: MemorySnapshot, cursor: TimeCursor) -> int:
@@ -168,7 +170,10 @@ def report_recording(
     check_device(device, tuple(sorted({it.index for it in recording.devices})))
     times_s = [_find_time(recording, text, span_s, device) for text in at]
     found = [_read_devices(recording, time_s, device) for time_s in times_s]
-    names = list(dict.fromkeys(name for each in found for name in each))
+    # Also devices that no sample has then: one can be found later than the first sample.
+    recorded = _list_devices(recording, device)
+    names = list(dict.fromkeys([*recorded, *(name for each in found for name in each)]))
+    unread = [name for name in names if all(name not in each for each in found)]
     uneven = [
         name
         for name in names
@@ -178,11 +183,15 @@ def report_recording(
     return MomentReport(
         file=recording.path.name,
         kind="recording",
-        is_simulated=any(it.is_simulated for each in found for it in each.values()),
+        is_simulated=any(recorded.values()) or any(it.is_simulated for each in found for it in each.values()),
         devices=tuple(
             _pair(name, [each.get(name) for each in found], times_s, span_s[0], top) for name in names
         ),
-        notes=(*(_ONE_KIND.format(name) for name in uneven), _NO_STACKS),
+        notes=(
+            *map(_ONE_KIND.format, uneven),
+            *(map(_UNREAD.format, unread) if names else ["no device was recorded"]),
+            _NO_STACKS,
+        ),
     )
 
 
@@ -215,7 +224,7 @@ def _find_time(recording: Recording, text: str, span_s: tuple[float, float], dev
         return _find_peak(recording, device, span_s[1])
     sample = recording.sample_at(span_s[1])
     clock = "wall" if sample is None else sample.clock
-    return parse_moment(written, _Span(*span_s, span_s[1], clock))
+    return parse_moment(written, _Span(*span_s, clock), f"{WORDS}, {_TIMES}")
 
 
 def _find_peak(recording: Recording, device: int | None, end_s: float) -> float:
@@ -247,6 +256,16 @@ def _read_devices(recording: Recording, time_s: float, device: int | None) -> di
             if device in {None, each.number}:
                 found[each.name if len(nodes) == 1 else f"{node} {each.name}"] = each
     return found
+
+
+def _list_devices(recording: Recording, device: int | None) -> dict[str, bool]:
+    """Return the recorded devices by name, and whether each was modelled."""
+    has_several = len(recording.nodes) > 1
+    return {
+        f"{it.node} device {it.label}" if has_several else f"device {it.label}": it.is_simulated
+        for it in recording.devices
+        if device in {None, it.index}
+    }
 
 
 def _cut_rows(moment: LiveMoment, start_s: float, top: int) -> LiveMoment:

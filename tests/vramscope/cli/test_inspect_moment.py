@@ -144,6 +144,36 @@ def test_a_recording_says_what_filled_its_devices(tmp_path: Path) -> None:
     assert "a recording holds no stacks" in call("inspect", path, "--at", "end").stdout
 
 
+def test_a_moment_before_a_device_was_found_has_the_device_and_no_numbers(tmp_path: Path) -> None:
+    samples = [make_sample(tick) for tick in range(3)]
+    modelled = [
+        msgspec.structs.replace(
+            it, devices=tuple(msgspec.structs.replace(each, kind="simulated") for each in it.devices)
+        )
+        for it in samples
+    ]
+    write(tmp_path / "run.vscope", [msgspec.structs.replace(samples[0], devices=()), *modelled[1:]])
+    path = str(tmp_path / "run.vscope")
+    (report,) = call("inspect", path, "--at", "start", "--json").lines
+    jsonschema.validate(report, SCHEMA)
+    assert report["is_simulated"] is True
+    assert {it["device"] for it in report["devices"]} == {
+        f"device sim{it.index}" for it in samples[1].devices
+    }
+    assert all(it["moments"][0]["used_bytes"] is None for it in report["devices"])
+    text = call("inspect", path, "--at", "start").stdout
+    assert "device sim1: nothing was measured of it then" in text
+    assert "nothing was measured" not in call("inspect", path, "--at", "end").stdout
+
+
+@pytest.mark.parametrize("at", ["+1s", "#2", "soon"])
+def test_what_is_no_moment_of_a_recording_is_refused_with_the_words_that_are(tmp_path: Path, at: str) -> None:
+    write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
+    outcome = call("inspect", str(tmp_path / "run.vscope"), "--at", at)
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert "expected for example start, end, peak, oom, 1h20m, 35%, 14:03" in outcome.stderr
+
+
 def test_a_recording_without_a_moment_is_refused_with_the_flag_that_names_one(tmp_path: Path) -> None:
     write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
     outcome = call("inspect", str(tmp_path / "run.vscope"))
