@@ -24,11 +24,13 @@ def draw_level_graph(
     failed_at: Sequence[float] = (),
     steps: Sequence[tuple[float, int]] = (),
     cursors: Sequence[float] = (),
+    ends: tuple[str, str] | None = None,
 ) -> list[Line]:
     """Return the graph with its axis below and its scale at the right, in `size` (cells, rows).
 
     `failed_at` are moments of out-of-memory errors; `steps` are moments at which steps began, and their
     numbers. `cursors` are moments that are marked in the graph and on the axis, the first one most clearly.
+    `ends` says when a part of a history begins and ends; None for a whole one.
     """
     cells = max(1, size[0] - SCALE_CELLS - 2)
     marks = list(_place_steps(history, steps, cells))
@@ -43,7 +45,7 @@ def draw_level_graph(
         for number, row in enumerate(graph)
     ]
     places = {place for moment in failed_at if (place := locate_moment(history, moment, cells)) is not None}
-    axis = list(_draw_axis(history, cells, glyphs, {place for place, _ in marks}, places, columns))
+    axis = list(_draw_axis(history, cells, glyphs, {place for place, _ in marks}, places, columns, ends))
     for place in reversed(columns):
         axis[place] = Span(glyphs.pointer, "accent" if place == columns[0] else "strong")
     return [*lines, [Span(" "), *axis], *([[Span(" "), *_name_steps(marks)]] if marks else [])][: size[1]]
@@ -67,15 +69,18 @@ def _draw_axis(
     ticks: set[int],
     failures: set[int],
     cursors: Sequence[int],
+    ends: tuple[str, str] | None,
 ) -> Iterator[Span]:
-    """Yield the axis: how far back it goes, ticks for steps, and marks for out-of-memory errors.
+    """Yield the axis: how far back it goes or its ends, ticks for steps, and marks for out-of-memory errors.
 
     A word in which a cursor stands is left out.
     """
-    left = f"{_describe_start(history)} "
+    left = f"{_describe_start(history) if ends is None else ends[0]} "
     if min(cursors, default=cells) < len(left):
         left = ""
     right = " end" if max(failures, default=0) < cells - len(" end") else " out of memory "
+    if ends is not None:
+        right = f" {ends[1]}"
     if max(cursors, default=0) >= cells - len(right):
         right = ""
     text = (left.ljust(max(0, cells - len(right)), glyphs.rule) + right)[-cells:]

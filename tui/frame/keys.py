@@ -3,6 +3,7 @@
 Every key has an id `group-verb`: users bind it to another key by it, and help lists it under its group.
 """
 
+from dataclasses import replace
 from typing import NamedTuple, Protocol, cast
 
 from textual.binding import Binding
@@ -557,7 +558,10 @@ def _add_key(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]
     """Add a binding, or another key of a known one."""
     if not binding.id or "-" not in binding.id or not binding.description:
         return
-    named = name_key(screen.app.get_key_display(binding))
+    # The key line names both of a pair with one of them: "←/→".
+    is_pair = "/" in (binding.key_display or "")[1:]
+    shown = replace(binding, key_display=None) if is_pair else binding
+    named = name_key(screen.app.get_key_display(shown))
     known = found.get(binding.id)
     if known is not None:
         if named not in known.keys.split():

@@ -37,6 +37,16 @@ class StandingMoment:
         return self.history if self.window is None else self.history.cut(*self.window)
 
     @property
+    def window_ends(self) -> tuple[str, str] | None:
+        """When the window begins and ends, as the moment is named; None where all of the time is drawn."""
+        if self.window is None:
+            return None
+        first, last = (place - self._whole.start for place in self.window)
+        if not self.history.has_times:
+            return f"event {first + 1:,.0f}", f"event {last + 1:,.0f}"
+        return f"{first:,.3f} s", f"{last:,.3f} s"
+
+    @property
     def moments(self) -> tuple[float, ...]:
         """The moment, then the marked one, on the axis of the history."""
         return tuple(self.place(event) for event in (self.event, self.mark) if event is not None)

@@ -207,6 +207,7 @@ class InspectPicture(LinePage, can_focus=False):
             failed_at=device.failed_at,
             steps=device.steps,
             cursors=() if moment is None else moment.moments,
+            ends=None if moment is None else moment.window_ends,
         )
 
     def _draw_map(self, device: InspectedDevice, width: int, rows: int) -> list[Line]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.inspect.moment import StandingMoment
 from vramscope.tui.inspect.screen import InspectScreen
 from vramscope.tui.screens.terminal_app import TerminalApp
@@ -124,7 +125,9 @@ async def test_zooming_draws_a_part_of_the_time_around_the_moment(file: Path) ->
         await pilot.press("p", "plus")
         window = standing(app).window
         assert window == (16 * 1.0, 66 * 1.0)
-        assert "50 s" in shown(app)
+        (axis,) = [line for line in shown(app).splitlines() if line.startswith(" 15.000 s ")]
+        assert "65.000 s" in axis
+        assert not axis.endswith("end")
         await pilot.press("end")
         window = standing(app).window
         assert window is not None
@@ -132,6 +135,12 @@ async def test_zooming_draws_a_part_of_the_time_around_the_moment(file: Path) ->
         await pilot.press("minus")
         assert standing(app).window is None
         assert "100 s" in shown(app)
+
+
+async def test_help_has_each_key_of_a_pair_that_the_key_line_names_together(file: Path) -> None:
+    async with opened(app := make_inspect_app(file)):
+        keys = {it.verb: it.keys for it in collect_keys(app.screen)["moment"]}
+    assert (keys["back"], keys["on"]) == ("← h", "→ l")
 
 
 async def test_a_file_without_events_has_no_moments(tmp_path: Path) -> None:
