@@ -97,7 +97,10 @@ class _Cards:
         if self._config.getoption("--vram-update"):
             from .measuring import update_baseline
 
-            update_baseline(self._baseline_path, self._measured)
+            try:
+                update_baseline(self._baseline_path, self._measured)
+            except VramscopeError as error:
+                pytest.exit(f"vramscope: {error}", pytest.ExitCode.USAGE_ERROR)
             terminalreporter.write_line(f"vramscope: stored in {self._baseline_path}")
 
     def run(self, item: pytest.Item, mark: pytest.Mark) -> None:
@@ -150,8 +153,10 @@ class _Cards:
         """Return why a test fails; None where it passes."""
         if outcome.exit_code:
             limit = mark.args[0] if mark.args else mark.kwargs.get("limit")
-            head = f"did not fit on a simulated card of {limit}\n\n" if outcome.ooms else ""
-            return head + outcome.output
+            # The probe sees no error of a process whose first request already fails.
+            is_full = outcome.ooms or "torch.OutOfMemoryError" in outcome.output
+            head = f"did not fit on a simulated card of {limit}" if is_full else "failed in its own process"
+            return f"{head}\n\n{outcome.output}"
         if outcome.measured is None:
             return (
                 f"{item.nodeid}: marked `vram`, and used no memory of a card: it must put tensors on `cuda`"

@@ -44,6 +44,15 @@ def test_grows():
 def test_does_not_fit():
     keep(300)
 
+@pytest.mark.vram(limit="1GiB")
+def test_whose_first_request_does_not_fit():
+    keep(3000)
+
+@pytest.mark.vram(limit="8GiB")
+def test_that_raises():
+    keep(1)
+    raise ValueError("of the test")
+
 @pytest.mark.vram(limit="huge")
 def test_on_no_card():
     pass
@@ -130,7 +139,7 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     done = run_pytest(tmp_path, "-q", "-rs", "--vram-report")
     text = done.stdout
     assert done.returncode == 1, text + done.stderr
-    assert "4 failed, 3 passed, 2 skipped, 1 xfailed" in text
+    assert "6 failed, 3 passed, 2 skipped, 1 xfailed" in text
     assert (
         f"growth was not compared, {baseline} has no size of test_quick.py::test_without_a_baseline" in text
     )
@@ -139,7 +148,9 @@ def test_a_test_is_measured_fails_where_it_grew_or_does_not_fit_and_leaves_other
     assert 'expected @pytest.mark.vram(limit="8GiB")' in text
     assert "simulated memory grew by more than 1 %" in text
     assert "+600 MiB  program.py keep, line 6" in text
-    assert "did not fit on a simulated card of 1GiB" in text
+    assert text.count("\ndid not fit on a simulated card of 1GiB\n") == 2
+    assert text.count("\nfailed in its own process\n") == 1
+    assert "ValueError: of the test" in text
     assert "OutOfMemoryError" in text
     assert "device 'huge' is unknown" in text
     assert baseline.read_bytes() == before
@@ -182,6 +193,19 @@ def test_a_baseline_that_is_named_and_not_there_ends_the_run(tmp_path: Path) -> 
     done = run_pytest(tmp_path, "--vram-baseline", "baselin.json")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--vram-baseline baselin.json: no such file; --vram-update writes it" in done.stderr
+
+
+def test_a_baseline_that_cannot_be_written_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "test_card.py").write_text(
+        "import pytest, torch\n"
+        "@pytest.mark.vram('8GiB')\n"
+        "def test_card(): torch.empty(1 << 20, device='cuda')\n"
+    )
+    done = run_pytest(tmp_path, "-q", "--vram-update", "--vram-baseline", "no/folder.json")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    said = done.stdout + done.stderr
+    assert f"vramscope: {tmp_path}/no/folder.json: cannot be written: No such file or directory" in said
+    assert "Traceback" not in said
 
 
 def test_what_grew_is_named_by_function_and_what_shrank_comes_last() -> None:
