@@ -159,7 +159,9 @@ def _group(processes: Sequence[ProcessPeaks]) -> list[_Card]:
         device = process.device
         has_limit = device is not None and bool(process.capacity_bytes or device.total_bytes)
         # Some allocators of JAX report no pool; its arrays in the host's memory have no limit.
-        if device is None or not (process.reserved_bytes or (has_limit and process.allocated_bytes)):
+        # With an error and nothing reserved, the first request of all has failed.
+        has_used = process.reserved_bytes or process.ooms or (has_limit and process.allocated_bytes)
+        if device is None or not has_used:
             continue
         key = device.uuid if process.is_simulated else process.pid
         found.setdefault(key, []).append(process)

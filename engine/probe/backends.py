@@ -383,9 +383,12 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
 
 
 def find_used(torch: Module) -> tuple[Backend, int] | None:
-    """Return the device that had most bytes at any time, for a process that has freed them all."""
+    """Return the device that had most bytes at any time, else one that refused some.
+
+    For a process that has freed them all, or whose first request of all has failed.
+    """
     for backend in _initialised(torch, None):
-        peaks = [reading.peak_bytes or 0 for reading in backend.read_all()]
+        peaks = [reading.peak_bytes or reading.ooms or 0 for reading in backend.read_all()]
         if any(peaks):
             return backend, peaks.index(max(peaks))
     return None

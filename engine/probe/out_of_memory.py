@@ -76,8 +76,8 @@ class OutOfMemoryRecorder:
             return None, reason
         self._quota.count(now_s)
         self._sampler.work_now()
-        if self._device.backend is None:
-            self._device.look()
+        if self._device.backend is None and not self._device.look():
+            self._device.look_back()
         index = self._device.index if index is None else index
         about = self._describe(failure, index, total_bytes)
         content = fill_record(

@@ -77,6 +77,11 @@ def test_a_process_of_jax_whose_allocator_reports_no_pool_has_its_peak_too() -> 
     ]
 
 
+def test_a_process_whose_first_request_failed_has_used_its_device() -> None:
+    refused = replace(process(0, 0, ooms=1), allocated_bytes=0)
+    assert describe(FINE, refused) == ["ended after 12 m 05 s; peak allocated 0 B of 80.0 GiB"]
+
+
 @pytest.mark.parametrize(
     ("ended", "host_kills", "said"),
     [

@@ -153,9 +153,8 @@ class _Cards:
         """Return why a test fails; None where it passes."""
         if outcome.exit_code:
             limit = mark.args[0] if mark.args else mark.kwargs.get("limit")
-            # The probe sees no error of a process whose first request already fails.
-            is_full = outcome.ooms or "torch.OutOfMemoryError" in outcome.output
-            head = f"did not fit on a simulated card of {limit}" if is_full else "failed in its own process"
+            full = f"did not fit on a simulated card of {limit}"
+            head = full if outcome.ooms else "failed in its own process"
             return f"{head}\n\n{outcome.output}"
         if outcome.measured is None:
             return (

@@ -213,6 +213,20 @@ def test_a_script_runs_on_the_simulated_card(storage: tuple[str, ...]) -> None:
     assert not list(locate_runtime_folder().glob("summary-*"))
 
 
+def test_a_job_whose_first_request_fails_is_one_that_used_the_card() -> None:
+    require_package("torch")
+    program = "import torch; torch.empty(1 << 31, device='cuda')"
+    outcome = run("run", "--no-hub", "--simulate", "1GiB", "--fake", "--", sys.executable, "-c", program)
+    assert outcome.code == 1
+    peak, why = outcome.stderr.splitlines()[-2:]
+    assert "simulated: peak reserved 0 B of 1.0 GiB" in peak
+    assert peak.endswith("1 out-of-memory error")
+    assert why.startswith("vramscope run: 8.0 GiB more were needed; why: vramscope inspect ")
+    inspected = run("inspect", why.rpartition(" ")[2]).stdout
+    assert inspected.startswith("simulated device · out of memory")
+    assert "0 B were allocated, 0 B reserved" in " ".join(inspected.split())
+
+
 HOLDING = """
 import torch
 x = torch.empty(64 << 20, device="cuda")
