@@ -233,3 +233,17 @@ def test_neither_text_nor_json_loads_a_screen(tmp_path: Path, words: tuple[str, 
     loaded = set(json.loads(done.stderr))
     forbidden = {"textual", "torch", "matplotlib", "networkx", "zmq"}
     assert not loaded & (forbidden | ({"rich"} if "--json" in words else set()))
+
+
+def test_without_numpy_a_terminal_gets_a_flight_record_as_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vramscope.cli.verbs.inspect.can_draw", lambda _settings: True)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    outcome = call("inspect", str(flight_records.write_record(tmp_path, flight_records.record())))
+    assert outcome.code == 0
+    assert "out of memory" in outcome.stdout
+    assert "the screen needs numpy: pip install 'vramscope[figures]'" in outcome.stderr
+    outcome = call("inspect", str(write_snapshot(tmp_path, small_snapshot())))
+    assert (outcome.code, outcome.stdout) == (4, "")
+    assert "pip install 'vramscope[figures]'" in outcome.stderr

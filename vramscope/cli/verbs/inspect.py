@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,12 +132,16 @@ def run(arguments: Namespace) -> int:
             print_text(path, top=top, device=device, settings=settings)
     elif arguments.json:
         print_json(path, top=top, device=device, capacity_bytes=capacity)
-    elif arguments.format != "text" and can_draw(settings):
-        from vramscope.tui.inspect.screen import inspect_file
-
-        return inspect_file(path, settings=settings, device=device, capacity_bytes=capacity)
     else:
+        wants_screen = arguments.format != "text" and can_draw(settings)
+        if wants_screen and find_spec("numpy") is not None:
+            from vramscope.tui.inspect.screen import inspect_file
+
+            return inspect_file(path, settings=settings, device=device, capacity_bytes=capacity)
+        # A flight record is the answer to an error that has just ended a job: never refuse it for a package.
         print_text(path, top=top, device=device, settings=settings, capacity_bytes=capacity)
+        if wants_screen:
+            complain("printed as text: the screen needs numpy: pip install 'vramscope[figures]'")
     return 0
 
 
