@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...engine.model import DeviceSample, RankSample, Sample
+from ...engine.model import DeviceSample, DeviceState, RankSample, Sample
 from ...engine.unmeasured import sum_all
 from ..findings.subjects import name_rank
 from ..gap import explain_gap
@@ -15,6 +15,8 @@ class DeviceMoment(NamedTuple):
     # The device's index on its node.
     number: int
     is_simulated: bool
+    # As of a `DeviceSample`; without `ok` its memory is the last that was read.
+    state: DeviceState
     moment: LiveMoment
 
 
@@ -42,7 +44,7 @@ def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
                 _rank("process", _list_processes(device, ranks)),
             ),
         )
-        yield DeviceMoment(f"device {device.label}", device.index, device.is_simulated, moment)
+        yield DeviceMoment(f"device {device.label}", device.index, device.is_simulated, device.state, moment)
 
 
 def _rank(by: By, rows: Sequence[LiveRow]) -> LiveGroups:

@@ -35,6 +35,7 @@ _NO_TRACE = (
 )
 _ONE_KIND = "{}: what its tensors are was measured at only one of the two moments"
 _UNREAD = "{}: nothing was measured of it then"
+_OLD = "{} was not measured at {} ({}): its memory is the last that was read"
 _NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
 
 
@@ -173,6 +174,12 @@ def report_recording(
     # Also devices that no sample has then: one can be found later than the first sample.
     recorded = _list_devices(recording, device)
     names = list(dict.fromkeys([*recorded, *(name for each in found for name in each)]))
+    old = [
+        _OLD.format(name, text.strip()[:40], it.state)
+        for text, each in zip(at, found, strict=True)
+        for name, it in each.items()
+        if it.state != "ok"
+    ]
     unread = [name for name in names if all(name not in each for each in found)]
     uneven = [
         name
@@ -188,6 +195,7 @@ def report_recording(
             _pair(name, [each.get(name) for each in found], times_s, span_s[0], top) for name in names
         ),
         notes=(
+            *dict.fromkeys(old),
             *map(_ONE_KIND.format, uneven),
             *(map(_UNREAD.format, unread) if names else ["no device was recorded"]),
             _NO_STACKS,

@@ -166,6 +166,17 @@ def test_a_moment_before_a_device_was_found_has_the_device_and_no_numbers(tmp_pa
     assert "nothing was measured" not in call("inspect", path, "--at", "end").stdout
 
 
+def test_memory_that_is_older_than_its_moment_is_said_to_be(tmp_path: Path) -> None:
+    early, late = make_sample(0), make_sample(1)
+    devices = tuple(msgspec.structs.replace(it, state="lost", age_s=9.0) for it in late.devices)
+    write(tmp_path / "run.vscope", [early, msgspec.structs.replace(late, devices=devices)])
+    text = " ".join(
+        call("inspect", str(tmp_path / "run.vscope"), "--at", "start", "--and", "end").stdout.split()
+    )
+    assert "device 0 was not measured at end (lost): its memory is the last that was read" in text
+    assert "not measured at start" not in text
+
+
 @pytest.mark.parametrize("at", ["+1s", "#2", "soon"])
 def test_what_is_no_moment_of_a_recording_is_refused_with_the_words_that_are(tmp_path: Path, at: str) -> None:
     write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
