@@ -10,6 +10,7 @@ from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor
 from ...engine.units import format_bytes
 from ..draw.time_window import TimeWindow
+from .inspected import BarPart
 
 Grouped = Literal["stack", "line", "module", "kind"]
 GROUPINGS: tuple[Grouped, ...] = ("stack", "line", "module", "kind")
@@ -50,6 +51,21 @@ class StandingMoment:
     def moments(self) -> tuple[float, ...]:
         """The moment, then the marked one, on the axis of the history."""
         return tuple(self.place(event) for event in (self.event, self.mark) if event is not None)
+
+    @property
+    def whole(self) -> BarPart:
+        """What was reserved."""
+        return BarPart("reserved", self.cursor.levels_at(self.event)[1], "live")
+
+    @property
+    def parts(self) -> tuple[BarPart, ...]:
+        """The parts of what was reserved; no event says which of the cache could be given back."""
+        allocated, reserved = self.cursor.levels_at(self.event)
+        parts = (
+            BarPart("allocated", allocated, "live"),
+            BarPart("no tensor", reserved - allocated, "releasable"),
+        )
+        return tuple(part for part in parts if part.value_bytes)
 
     @property
     def _whole(self) -> TimeWindow:

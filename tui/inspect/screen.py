@@ -151,10 +151,12 @@ class InspectPicture(LinePage, can_focus=False):
         if device is None or width < 4:
             return []
         indent = "   " if device.failures else " "
-        verdict = wrap_verdict(device, width, self.screen.size.height)[1:]
+        verdict = wrap_verdict(device, self._moment, width, self.screen.size.height)[1:]
         lines: list[Line] = [[Span(f"{indent}{line}", "strong")] for line in verdict]
         lines += self._draw_bar(device, width)
-        told = [[Span(f" {sentence}")] for sentence in device.sentences[1:]]
+        # The list says it of a moment.
+        sentences = device.sentences[1:] if self._moment is None else ()
+        told = [[Span(f" {sentence}")] for sentence in sentences]
         lines += told[: max(0, min(MOST_SENTENCES, height - len(lines) - LEAST_ROWS_FOR_SENTENCES))]
         lines += self._draw_advice(width, height - len(lines))
         left = height - len(lines)
@@ -178,10 +180,11 @@ class InspectPicture(LinePage, can_focus=False):
         return lines
 
     def _draw_bar(self, device: InspectedDevice, width: int) -> list[Line]:
-        parts = [self._style_part(part) for part in device.parts]
+        shown = device if self._moment is None else self._moment
+        parts = [self._style_part(part) for part in shown.parts]
         bar = draw_stacked_bar(parts, device.scale_bytes, max(1, width - SCALE_CELLS - 2), self.glyphs)
         scale = format_bytes(device.scale_bytes).rjust(SCALE_CELLS)
-        told = describe_sum(self._style_part(device.whole), parts, width - 2, self.glyphs)
+        told = describe_sum(self._style_part(shown.whole), parts, width - 2, self.glyphs)
         return [[Span(" "), *bar, Span(scale, "faint")], *([Span(" "), *line] for line in told)]
 
     def _style_part(self, part: BarPart) -> Part:
@@ -218,7 +221,8 @@ class InspectPicture(LinePage, can_focus=False):
         lines, cell_bytes = draw_segment_map(device.segment_map, width - 1, rows - 1, self.glyphs)
         left_out = device.segment_map.segments_left_out
         count = f"{len(segments):,}" + (f" of {len(segments) + left_out:,}" if left_out else "")
-        told = f" segments {count}  a cell is {format_bytes(cell_bytes)}  "
+        when = "" if self._moment is None else " at the end"
+        told = f" segments{when} {count}  a cell is {format_bytes(cell_bytes)}  "
         heading: Line = [Span(told, "muted"), *self._draw_legend()]
         if len(lines) > rows - 1:
             hidden = len(lines) - rows + 2
@@ -234,9 +238,15 @@ class InspectPicture(LinePage, can_focus=False):
         return line
 
 
-def wrap_verdict(device: InspectedDevice, width: int, height: int) -> list[str]:
-    """Return the lines of the first sentence; a single one, to be cut, on a small screen."""
+def wrap_verdict(
+    device: InspectedDevice, moment: StandingMoment | None, width: int, height: int
+) -> list[str]:
+    """Return the lines of the first sentence; a single one, to be cut, on a small screen.
+
+    It is about the end of the file, and says so while another moment is shown.
+    """
     sentence = device.sentences[0] if device.sentences else "nothing was allocated"
+    sentence = sentence if moment is None else f"At the end: {sentence}"
     if height < LEAST_HEIGHT_TO_WRAP or width < LEAST_WIDTH_TO_WRAP:
         return [sentence]
     return textwrap.wrap(sentence, width - VERDICT_MARGIN, break_on_hyphens=False)[:MOST_VERDICT_LINES]
@@ -425,7 +435,7 @@ class InspectScreen(FileScreen[Inspected]):
         self._title.set_pieces([*label, Piece("vramscope inspect  ", "accent"), *join_pieces(facts)])
 
     def _draw_verdict(self, device: InspectedDevice) -> list[Piece]:
-        pieces = [Piece(wrap_verdict(device, self.size.width, self.size.height)[0], "strong")]
+        pieces = [Piece(wrap_verdict(device, self.moment, self.size.width, self.size.height)[0], "strong")]
         if device.failures:
             pieces.insert(0, Piece(f"{self.glyphs.risk('critical')} ", "critical"))
         return pieces

@@ -45,6 +45,20 @@ def listed(app: TerminalApp) -> list[int]:
     return [getattr(row, "size_bytes", None) or row.change_bytes for row in screen.stacks.rows]  # type: ignore[union-attr]
 
 
+async def test_bar_and_sums_are_of_the_moment_and_the_rest_says_that_it_is_of_the_end(file: Path) -> None:
+    async with opened(app := make_inspect_app(file)) as pilot:
+        assert "reserved 40 MiB = █ live 8 MiB + " in shown(app)
+        await pilot.press("p")
+        text = shown(app)
+        assert "reserved 40 MiB = █ allocated 40 MiB" in text
+        assert "live 8 MiB" not in text
+        assert "of the live bytes" not in text
+        assert text.count("At the end: ") == 1
+        assert "segments at the end 1 " in text
+        await pilot.press("home")
+        assert "= · no tensor 40 MiB" in shown(app)
+
+
 async def test_the_peak_shows_what_lived_then_and_escape_the_end_again(file: Path) -> None:
     async with opened(app := make_inspect_app(file)) as pilot:
         assert listed(app) == [8 * MIB]
@@ -54,6 +68,7 @@ async def test_the_peak_shows_what_lived_then_and_escape_the_end_again(file: Pat
         assert "40.000 s, event 2 of 4 · allocated 40 MiB of 40 MiB reserved" in text
         assert "▲" in text
         await pilot.press("escape")
+        assert "At the end" not in shown(app)
         assert listed(app) == [8 * MIB]
         assert first_screen(app, InspectScreen).moment is None
 
