@@ -30,6 +30,8 @@ class ThreadState(threading.local):
         self.uncharged = 0
         # Whether PyTorch is computing shapes; tensors then claim to be on the host.
         self.is_inside = False
+        # Whether a functional collective is being made, whose result says when somebody waits.
+        self.is_functional = False
         # Bytes the next new storage costs, where they differ from its size.
         self.next_cost_bytes: int | None = None
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .alone import moves_tensors
 from .card import OutOfMemory
+from .collectives import Collectives, is_functional, is_sent, is_wait
 from .devices import HOST, UNNAMED, state
 from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
 from .outside import CONVOLUTIONS, OutsideUses
@@ -137,6 +138,7 @@ class AccountingMode(TorchDispatchMode):
         self._host = host
         self._records = registry.records
         self._operations: dict[Any, Operation] = {}
+        self._collectives = Collectives()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -163,7 +165,8 @@ class AccountingMode(TorchDispatchMode):
             if operation.is_of_group:
                 self._uses.note_group(function, args)
         try:
-            result = self.run(function, args, kwargs or {}, survey)
+            run = self.run_collective if operation.is_of_group else self.run
+            result = run(function, args, kwargs or {}, survey)
             if operation.creates:
                 self._place(result, survey, operation)
             if operation.is_convolution and survey.device is not None:
@@ -197,6 +200,21 @@ class AccountingMode(TorchDispatchMode):
                 raise
         self._try(target, size_bytes)
         return self._host.refuse(size_bytes)
+
+    def run_collective(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
+        if is_sent(function):
+            return self._collectives.send(function, args, kwargs)
+        if is_functional(function):
+            # Its kernel calls an operation that writes: that comes here too.
+            state.is_functional = True
+            try:
+                with self:
+                    return function._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+            finally:
+                state.is_functional = False
+        if is_wait(function):
+            self._collectives.land(args[0])
+        return function(*args, **kwargs)
 
     def _try(self, target: int, size_bytes: int) -> None:
         card = self._registry.card_of(target)

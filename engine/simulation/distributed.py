@@ -13,15 +13,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from . import collectives
 from .alone import Post
 from .devices import HOST, inside, targeting
 from .generators import seed_host
 from .patching import replace
 from .storages import StorageRegistry
 
-_WAIT = "_c10d_functional::wait_tensor"
-# Marks a result that somebody must wait for, at its first use.
-_MARK_PENDING = "_c10d_functional::_wrap_tensor_autograd"
 # Groups that are never freed, by their identity.
 _kept: set[int] = set()
 
@@ -50,6 +48,7 @@ def install(registry: StorageRegistry, post: Post | None) -> None:
         for name in ("broadcast_object_list", "send_object_list", "recv_object_list"):
             replace(owner, name, _make_object_transfer)
         replace(owner, "_coalescing_manager", _make_coalescing)
+    collectives.install()
     if post is not None:
         post.install(distributed, distributed_c10d)
     _place_buckets(distributed, registry)
@@ -250,42 +249,3 @@ def _place_buckets(distributed: Any, registry: StorageRegistry) -> None:
 
     replace(distributed.Reducer, "_rebuild_buckets", make_rebuild)
     replace(distributed, "Reducer", make_reducer)
-
-
-@functools.cache
-def is_collective(function: Any) -> bool:
-    """Return whether an operation sends or receives tensors, or waits for that."""
-    name = getattr(getattr(function, "_schema", None), "name", "")
-    return name in (_WAIT, _MARK_PENDING) or (name.startswith("c10d::") and name != "c10d::check_for_nan")
-
-
-def list_tensors(value: Any) -> Iterator[Any]:
-    """Return the tensors among some values, in lists too."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for it in value:
-            yield from list_tensors(it)
-
-
-def complete(function: Any, args: Any) -> Any:
-    """Return what a collective gives at once, without any other process.
-
-    Only for tensors without values: what they would receive has the same sizes.
-    """
-    received = args[0]
-    returned = function._schema.returns
-    if function._schema.name == _WAIT:
-        return received
-    for tensor in list_tensors(args):
-        tensor.constant = None  # PyTorch's own knowledge of a fake tensor, which others may have overwritten
-    if function._schema.name == _MARK_PENDING:
-        from torch.distributed._functional_collectives import AsyncCollectiveTensor
-
-        return AsyncCollectiveTensor(received)
-    if not returned:
-        return None
-    future: Any = torch.futures.Future()
-    future.set_result(received)
-    work = torch._C._distributed_c10d._create_work_from_future(future).boxed()
-    return (received, work) if len(returned) == 2 else work

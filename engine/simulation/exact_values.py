@@ -14,8 +14,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .alone import find_group
+from .collectives import list_tensors
 from .devices import state
-from .distributed import list_tensors
 from .storages import StorageRecord, StorageRegistry, storage_of
 
 # Most numbers in a storage whose values are kept.

@@ -23,8 +23,9 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import distributed, fake_files
+from . import fake_files
 from .alone import check_exchange, is_exchange
+from .collectives import is_collective, is_functional
 from .devices import HOST, inside, state
 from .dispatch_mode import AccountingMode, Survey, measure_made
 from .exact_values import ExactValues
@@ -129,10 +130,6 @@ class FakeAccountingMode(AccountingMode):
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
-        if is_exchange(function):
-            check_exchange(function, args)
-        if distributed.is_collective(function):
-            return distributed.complete(function, args)
         if self.exact is not None and state.target == HOST and function is _aten._to_copy.default:
             known = self.exact.compute(function, args, {**kwargs, "device": None})
             if known is not None:
@@ -146,6 +143,18 @@ class FakeAccountingMode(AccountingMode):
                 return self._answer(function, args, kwargs)
         if self.stand_ins is not None:
             self.stand_ins.follow(function, args, made)
+        return made
+
+    def run_collective(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
+        if not self._is_valueless(args, kwargs, survey):
+            return super().run_collective(function, args, kwargs, survey)
+        if is_exchange(function):
+            check_exchange(function, args)
+        if is_collective(function):
+            return self._collectives.complete(function, args)
+        made = self.run(function, args, kwargs, survey)
+        if is_functional(function):
+            self._collectives.hold(function, args, made)
         return made
 
     def _answer(self, function: Any, args: Any, kwargs: Any) -> Any:

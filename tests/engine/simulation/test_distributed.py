@@ -3,11 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.engine.simulation.simulated import GIB, answers, run_ranks
-
-HELD_BYTES = 2048
 
 TRAININGS = """
 import json, os, torch
@@ -107,12 +103,8 @@ def test_every_parallel_training_needs_the_same_bytes_without_storage(tmp_path: 
     assert [it["peers"] for it in groups].count(1) == 1
     assert all(it["ranks"] == 2 and it["is_collective"] for it in groups)
     assert all(found == groups for _, found in (fake[1], *real))
-    for name, sizes in fake[0][0].items():
-        for peaks, _ in (fake[1], *real):
-            # gloo's thread may hold what it has sent a little longer than the operation lasts.
-            assert all(
-                0 <= size - least <= HELD_BYTES for size, least in zip(peaks[name], sizes, strict=True)
-            )
+    for peaks, _ in (fake[1], *real):
+        assert peaks == fake[0][0]
     # Weights, gradients and two moments of a layer of 64 to 256 to 64: all on each rank, or about half.
     whole_bytes = 4 * 4 * (2 * 64 * 256 + 64 + 256 + 2 * 64)
     for peaks, _ in fake:
@@ -265,11 +257,11 @@ optimizer = torch.optim.AdamW(model.parameters())
 peaks = []
 for _ in range(4):
     torch.cuda.reset_peak_memory_stats()
-    model(torch.randn(512, 64, device="cuda")).square().mean().backward()
+    model((rank + 1) * torch.randn(512, 64, device="cuda")).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
     peaks.append(torch.cuda.max_memory_allocated())
-print(json.dumps(peaks))
+print(json.dumps([peaks, model.module[0].weight.double().sum().item()]))
 torch.distributed.destroy_process_group()
 """
 
@@ -278,8 +270,9 @@ def test_buckets_that_ddp_makes_again_are_on_the_card_before_the_forward_pass(tm
     """Else the second step, which is the last that `estimate --factory` traces, needs less than the third."""
     for is_fake in (False, True):
         config = {"total_bytes": GIB, "devices": 2, "is_fake": is_fake, "has_stand_ins": is_fake}
-        for printed in run_ranks(tmp_path, REBUILT, config, 2):
-            peaks = json.loads(printed.splitlines()[-1])
-            # A thread of gloo keeps a number of the host for a moment longer, or not.
-            assert peaks[1:] == pytest.approx([peaks[3]] * 3, abs=HELD_BYTES)
-            assert peaks[0] <= peaks[1] + HELD_BYTES
+        printed = run_ranks(tmp_path, REBUILT, config, 2)
+        (first, weights), (second, same_weights) = (json.loads(it.splitlines()[-1]) for it in printed)
+        # Each rank has data of its own, and gradients are averaged.
+        assert weights == same_weights
+        assert first == second
+        assert first[0] <= first[1] == first[2] == first[3]
