@@ -72,7 +72,7 @@ class Allocator(Protocol):
 class BlockObserver(Protocol):
     """Follows the blocks of a card; called wherever a tensor is made or ends."""
 
-    def note_allocated(self, address: int, size_bytes: int, stack: Stack) -> None:
+    def note_allocated(self, address: int, size_bytes: int, stream: int, stack: Stack) -> None:
         """A new block, of the size that was asked for."""
 
     def note_freed(self, address: int) -> None: ...
@@ -235,7 +235,7 @@ class Card:
             raise_out_of_memory(self, size_bytes, error)
         stack = self.stacks[address] = capture_stack()
         if self.observer is not None:
-            self.observer.note_allocated(address, size_bytes, stack)
+            self.observer.note_allocated(address, size_bytes, stream, stack)
         return address
 
     def free(self, address: int) -> None:

@@ -159,6 +159,7 @@ class BlockLog:
     def begin(self) -> None:
         """Forget everything: what is on the card now belongs to nobody's trace."""
         self.sizes: list[int] = []
+        self.streams: list[int] = []
         self.phases: list[int] = []
         self.modules: list[int] = []
         self.stacks: list[int] = []
@@ -167,12 +168,13 @@ class BlockLog:
         self._live: dict[int, int] = {}
         self._stack_numbers: dict[Stack, int] = {}
 
-    def note_allocated(self, address: int, size_bytes: int, stack: Stack) -> None:
+    def note_allocated(self, address: int, size_bytes: int, stream: int, stack: Stack) -> None:
         if not self.is_running:
             return
         phase, module = (0, 0) if self.locator is None else self.locator.locate()
         place = self._live[address] = len(self.sizes)
         self.sizes.append(size_bytes)
+        self.streams.append(stream)
         self.phases.append(phase)
         self.modules.append(module)
         self.stacks.append(self._stack_numbers.setdefault(stack, len(self._stack_numbers)))
@@ -465,6 +467,7 @@ class StepTracer:
         stats = self._card.allocator.memory_stats()
         return {
             "sizes": log.sizes,
+            "streams": log.streams,
             "phases": log.phases,
             "modules": log.modules,
             "stacks": log.stacks,

@@ -18,6 +18,7 @@ def make_result(peak_bytes: int) -> TraceResult:
     trace = StepTrace(
         layers=None,
         sizes=(512, 512),
+        streams=(0, 0),
         phases=(0, 1),
         modules=(0, 0),
         stacks=(0, 0),

@@ -47,6 +47,8 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     layers: int | None
     # Requested bytes of each block.
     sizes: tuple[int, ...]
+    # Streams that the blocks were allocated on: a cached block is reused on its own alone.
+    streams: tuple[int, ...]
     phases: tuple[int, ...]
     modules: tuple[int, ...]
     stacks: tuple[int, ...]
@@ -298,11 +300,12 @@ class _Player:
         allocator = self.allocator
         addresses = self._addresses
         sizes = self._trace.sizes
+        streams = self._trace.streams
         for event in self._trace.events[begin:end]:
             if event > 0:
                 self.asking = event - 1
                 try:
-                    addresses[event] = allocator.malloc(sizes[event - 1])
+                    addresses[event] = allocator.malloc(sizes[event - 1], streams[event - 1])
                 except AllocatorOutOfMemoryError:
                     return event - 1
             elif event < 0:
