@@ -52,6 +52,7 @@ def install(registry: StorageRegistry, post: Post | None) -> None:
     if post is not None:
         post.install(distributed, distributed_c10d)
     _place_buckets(distributed, registry)
+    replace(torch.nn.parallel.DistributedDataParallel, "_register_builtin_comm_hook", _make_builtin_hook)
     replace(device_mesh.DeviceMesh, "__init__", _make_mesh)
 
 
@@ -123,6 +124,19 @@ def _make_coalescing(original: Any) -> Any:
         return original(group, None, async_ops)
 
     return coalesce
+
+
+def _make_builtin_hook(original: Any) -> Any:
+    """Let DDP call the hook in Python that does the same: that of C++ cannot read our results."""
+
+    def register(model: Any, kind: Any) -> None:
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        is_plain = kind == torch.distributed.BuiltinCommHookType.ALLREDUCE
+        hook = default_hooks.allreduce_hook if is_plain else default_hooks.fp16_compress_hook
+        torch.distributed._register_comm_hook(model.reducer, model.process_group, hook)
+
+    return register
 
 
 def _make_mesh(original: Any) -> Any:

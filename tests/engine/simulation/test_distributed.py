@@ -32,6 +32,10 @@ def train(model, tokens=32):
     return loss
 def replicate():
     train(nn.parallel.DistributedDataParallel(make().cuda(), device_ids=[rank]))
+def compress():
+    model = nn.parallel.DistributedDataParallel(make().cuda(), device_ids=[rank])
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    train(model)
 def shard():
     with torch.device("meta"):
         model = make()
@@ -79,7 +83,7 @@ def exchange():
         dist.recv_object_list(given, src=0, device=device)
     assert given == [{"shape": (0, 2)}]
 peaks = {}
-for job in (replicate, shard, split, exchange):
+for job in (replicate, compress, shard, split, exchange):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     job()
