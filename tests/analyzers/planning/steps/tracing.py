@@ -23,32 +23,39 @@ _known: dict[tuple[object, ...], tuple[int, str, bytes | None]] = {}
 """By what was asked for, and where: how a trace ended, what it said, and its result."""
 
 
-@pytest.fixture
-def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Run the tracer warm, with the trainings of this folder at hand; returns what it writes on stderr.
+class WarmTracer:
+    """Runs the tracer in forks, in place of `estimates._call`.
 
-    The same step is traced once for all tests: a trace depends on nothing but what is asked for.
+    The same step is traced once for all: a trace depends on nothing but what is asked for.
     """
-    errors: list[str] = []
 
-    def trace(program: str, asked: str, answered: str) -> tuple[int, str, bytes | None]:
-        boot = tmp_path / "boot.py"
-        boot.write_text(BOOT.format(root=str(ROOT), here=str(HERE), program=program), encoding="utf-8")
-        variables = {**os.environ, "OMP_NUM_THREADS": "1"}
-        ended = run_warm((str(boot), asked, answered), tmp_path, variables, TIMEOUT_S)
-        result = Path(answered)
-        return ended.returncode, ended.stderr, result.read_bytes() if result.is_file() else None
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.errors: list[str] = []
 
-    def call(command: Sequence[str]) -> int:
+    def __call__(self, command: Sequence[str]) -> int:
         program, asked, answered = command[command.index("-m") + 1 :]
         key = program, Path(asked).read_bytes(), Path.cwd(), os.environ.get("PYTHONPATH")
         if key not in _known:
-            _known[key] = trace(program, asked, answered)
+            _known[key] = self._trace(program, asked, answered)
         code, said, result = _known[key]
         if result is not None:
             Path(answered).write_bytes(result)
-        errors.append(said)
+        self.errors.append(said)
         return code
 
-    monkeypatch.setattr(estimates, "_call", call)
-    return errors
+    def _trace(self, program: str, asked: str, answered: str) -> tuple[int, str, bytes | None]:
+        boot = self._folder / "boot.py"
+        boot.write_text(BOOT.format(root=str(ROOT), here=str(HERE), program=program), encoding="utf-8")
+        variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+        ended = run_warm((str(boot), asked, answered), self._folder, variables, TIMEOUT_S)
+        result = Path(answered)
+        return ended.returncode, ended.stderr, result.read_bytes() if result.is_file() else None
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Run the tracer warm, with the trainings of this folder at hand; returns what it writes on stderr."""
+    tracer = WarmTracer(tmp_path)
+    monkeypatch.setattr(estimates, "_call", tracer)
+    return tracer.errors

@@ -1,5 +1,6 @@
 """Training steps that the tests trace, as a user's module would make them."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -185,6 +186,67 @@ def join() -> tuple[int, int]:
     return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
 
+MEASURED_STEPS = 3
+
+
+def measure(names: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
+    """Make steps of a rank among all; return allocated and reserved peaks of each but the first."""
+    peaks = {}
+    for name in names:
+        gc.collect()
+        torch.cuda.empty_cache()
+        step = globals()[name]()
+        kept = step()
+        seen = []
+        for _ in range(MEASURED_STEPS):
+            torch.cuda.reset_peak_memory_stats()
+            kept = step()
+            seen.append((torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()))
+        peaks[name] = seen
+        del step, kept
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    return peaks
+
+
+def repeat(model: Any, *shape: int) -> Callable[[], Any]:
+    """Return a step that trains a model on one batch of a shape, and gives the loss."""
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> Any:
+        loss = model(torch.zeros(*shape, device="cuda")).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+class Widening(nn.Module):  # type: ignore[misc,no-any-unimported]
+    """Two layers and a norm."""
+
+    def __init__(self, width: int = 64, is_checkpointed: bool = False) -> None:
+        super().__init__()
+        self.is_checkpointed = is_checkpointed
+        self.norm = nn.LayerNorm(width)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.compute, x, use_reentrant=False) if self.is_checkpointed else self.compute(x)
+
+    def compute(self, x: Any) -> Any:
+        return self.narrow(functional.relu(self.widen(self.norm(x))))
+
+
+def replicated() -> Any:
+    """DDP, with a number for each channel that it sends before each step."""
+    join()
+    model = nn.Sequential(Widening(), nn.BatchNorm1d(64), Widening()).cuda()
+    return repeat(nn.parallel.DistributedDataParallel(model, [torch.cuda.current_device()]), 32, 64)
+
+
 def sharded() -> Any:
     from torch.distributed.fsdp import fully_shard
 
@@ -192,15 +254,91 @@ def sharded() -> Any:
     model = nn.Sequential(nn.Linear(64, 250), nn.ReLU(), nn.Linear(250, 63)).cuda()
     for layer in model:
         fully_shard(layer)
-    fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters())
+    return repeat(fully_shard(model), 8, 64)
+
+
+def sharded_checkpointed() -> Any:
+    from torch.distributed.fsdp import fully_shard
+
+    join()
+    model = nn.Sequential(*(Widening(63, is_checkpointed=True) for _ in range(3))).cuda()
+    for block in model:
+        fully_shard(block)
+    return repeat(fully_shard(model), 64, 63)
+
+
+def split() -> Any:
+    """Tensor parallelism, with sequence parallelism around it."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    mesh = init_device_mesh("cuda", (join()[1],))
+    model = nn.Sequential(Widening(), Widening()).cuda()
+    for block in model:
+        ways = {
+            "norm": SequenceParallel(sequence_dim=1),
+            "widen": ColwiseParallel(input_layouts=Shard(1)),
+            "narrow": RowwiseParallel(output_layouts=Shard(1)),
+        }
+        parallelize_module(block, mesh, ways)
+    return repeat(model, 1, 16, 64)
+
+
+def overlapping() -> Any:
+    """Sends what nothing else holds, and makes other tensors before it waits."""
+    from torch.distributed._functional_collectives import all_gather_tensor
+
+    ranks = join()[1]
+
+    def step() -> None:
+        work = torch.distributed.all_reduce(torch.zeros(1 << 15, device="cuda"), async_op=True)
+        gathered = torch.zeros(ranks << 15, device="cuda")
+        given = torch.zeros(1 << 15, device="cuda")
+        gathering = torch.distributed.all_gather_into_tensor(gathered, given, async_op=True)
+        del given
+        made = torch.zeros(1 << 16, device="cuda")
+        work.wait()
+        gathering.wait()
+        del work, gathering
+        pending = all_gather_tensor(torch.zeros(1 << 17, device="cuda"), 0, torch.distributed.group.WORLD)
+        made = torch.zeros(1 << 16, device="cuda") + made[0]
+        made[0] = pending[0]
+
+    return step
+
+
+def staged() -> Any:
+    """One stage a rank, 1F1B."""
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    rank, ranks = join()
+    device = torch.device("cuda", torch.cuda.current_device())
+    module = Widening().cuda()
+    schedule = Schedule1F1B(
+        PipelineStage(module, rank, ranks, device),
+        2 * ranks,
+        loss_fn=lambda made, target: (made - target).square().mean(),
+    )
+    return feed(schedule, 64 * ranks, torch.optim.AdamW(module.parameters()))
+
+
+def feed(schedule: Any, rows: int, optimizer: Any) -> Callable[[], Any]:
+    """Return a step of a pipeline."""
+    rank, ranks = join()
 
     def step() -> Any:
-        loss = model(torch.zeros(8, 64, device="cuda")).square().mean()
-        loss.backward()
+        given = (torch.zeros(rows, 64, device="cuda"),) if rank == 0 else ()
+        wanted = torch.zeros(rows, 64, device="cuda") if rank == ranks - 1 else None
+        kept = schedule.step(*given, target=wanted)
         optimizer.step()
         optimizer.zero_grad()
-        return loss
+        return kept
 
     return step
 
@@ -216,19 +354,10 @@ def pipelined() -> Any:
         PipelineStage(module, piece * ranks + rank, 2 * ranks, device) for piece, module in enumerate(modules)
     ]
     schedule = ScheduleInterleaved1F1B(
-        stages, 4, loss_fn=lambda made, target: (made - target).square().mean()
+        stages, max(4, ranks), loss_fn=lambda made, target: (made - target).square().mean()
     )
     optimizer = torch.optim.AdamW([each for module in modules for each in module.parameters()])
-
-    def step() -> Any:
-        given = (torch.zeros(8, 64, device=device),) if rank == 0 else ()
-        wanted = torch.zeros(8, 64, device=device) if rank == ranks - 1 else None
-        kept = schedule.step(*given, target=wanted)
-        optimizer.step()
-        optimizer.zero_grad()
-        return kept
-
-    return step
+    return feed(schedule, 8, optimizer)
 
 
 class Routed(nn.Module):  # type: ignore[misc,no-any-unimported]
