@@ -336,8 +336,8 @@ def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Traini
     if callable(made):
         return Training(made)
     raise TraceError(
-        f"the factory returned a {type(made).__name__}; expected a function that makes one training step, a "
-        "torch.nn.Module, or the tuple (module, optimizer, step)"
+        f"the factory returned an object of type {type(made).__name__}; expected a function that makes one "
+        "training step, a torch.nn.Module, or the tuple (module, optimizer, step)"
     )
 
 
@@ -388,7 +388,8 @@ def find_loss(output: Any) -> Any:
         output = next(iter(output.values())) if isinstance(output, dict) else output[0]
     if not isinstance(output, torch.Tensor):
         raise TraceError(
-            f"the module returned a {type(output).__name__}; expected a tensor or something with .loss"
+            f"the module returned an object of type {type(output).__name__}; expected a tensor, or something "
+            "with .loss"
         )
     return output.float().mean()
 

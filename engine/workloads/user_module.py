@@ -36,6 +36,9 @@ def is_of_jax(made: object) -> bool:
 def find_factory(spec: str) -> Callable[..., object]:
     """Import `module:function`; the working folder is searched too."""
     module_name, _, name = spec.partition(":")
+    if module_name.endswith(".py"):
+        module = module_name.removesuffix(".py").replace("/", ".")
+        raise TraceError(f"{spec}: a module is named without .py: {module}:{name}")
     factory: Callable[..., object] | None = getattr(import_user_module(module_name), name, None)
     if not callable(factory):
         raise TraceError(f"{spec}: {module_name} has no function {name!r}")

@@ -324,6 +324,7 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
         ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
         ("trainings:plain", {"is_full": True}, "^is_full needs layers: without it"),
         ("trainings:plain", {"rank": 1}, "^rank needs ranks: how many there are"),
+        ("jobs/train.py:make", {}, "^jobs/train.py:make: a module is named without .py: jobs.train:make$"),
         ("nowhere:make", {}, "^factory nowhere:make: No module named 'nowhere'"),
     ],
 )
