@@ -31,6 +31,4 @@ def require_package(package: str) -> None:
 
 
 def _explain(package: str) -> PackageMissingError:
-    return PackageMissingError(
-        f"this needs {package}, which is not installed here: pip install 'vramscope[{EXTRAS[package]}]'"
-    )
+    return PackageMissingError(f"this needs {package}: pip install 'vramscope[{EXTRAS[package]}]'")

@@ -33,10 +33,7 @@ def test_a_verb_names_the_extra_that_brings_what_it_needs(tmp_path: Path) -> Non
     ):
         outcome = call(*arguments)
         assert (outcome.code, outcome.stdout) == (4, "")
-        assert outcome.stderr == (
-            f"vramscope: this needs {package}, which is not installed here: "
-            "pip install 'vramscope[figures]'\n"
-        )
+        assert outcome.stderr == (f"vramscope: this needs {package}: pip install 'vramscope[figures]'\n")
 
 
 @pytest.mark.parametrize(
@@ -99,9 +96,7 @@ def test_parquet_is_refused_before_the_recording_is_read(
     output = tmp_path / "run.pq"
     outcome = call("export", "run.vscope", "--parquet", *rows, "-o", str(output))
     assert (outcome.code, outcome.stdout) == (4, "")
-    assert outcome.stderr == (
-        "vramscope: this needs pyarrow, which is not installed here: pip install 'vramscope[parquet]'\n"
-    )
+    assert outcome.stderr == ("vramscope: this needs pyarrow: pip install 'vramscope[parquet]'\n")
     assert not output.exists()
 
 

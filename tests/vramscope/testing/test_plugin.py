@@ -183,7 +183,7 @@ def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
     )
     done = run_pytest(tmp_path, "test_card.py")
     assert done.returncode == 1
-    assert "@pytest.mark.vram: this needs torch, which is not installed here" in done.stdout
+    assert "@pytest.mark.vram: this needs torch: pip install" in done.stdout
     assert "pip install 'vramscope[train]'" in done.stdout
     assert "Traceback" not in done.stdout
 
