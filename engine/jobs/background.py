@@ -69,6 +69,8 @@ LINGER_S = 30
 # How often the `run` of a job looks whether its hub serves; less often after it could not be started.
 KEPT_EVERY_S = 5.0
 _KEPT_AT_LEAST_EVERY_S = 640.0
+# An agent that its service manager starts again serves by then: the units wait 5 s.
+_MISSED_BEFORE_START = 3
 
 
 def find_or_start_hub(folder: Path) -> None:
@@ -96,7 +98,7 @@ def find_or_start_hub(folder: Path) -> None:
 
 
 class HubKeeper:
-    """Starts a hub again whose process has ended while a job runs, as where the host had no memory left.
+    """Starts a hub for a job, and again where its process has ended, as on a host that had no memory left.
 
     Args:
         complain: Prints why none can be started, once until one serves again.
@@ -105,10 +107,11 @@ class HubKeeper:
     def __init__(self, folder: Path, complain: Callable[[str], None]) -> None:
         self._folder = folder
         self._complain = complain
+        self._missed = 0
         self._pause_s = KEPT_EVERY_S
 
-    def check(self) -> float:
-        """Start a hub if none serves; return after how many seconds to call again."""
+    def start(self) -> None:
+        """Start a hub if none serves; without one the job still runs."""
         try:
             find_or_start_hub(self._folder)
         except (VramscopeError, OSError) as error:
@@ -117,6 +120,12 @@ class HubKeeper:
             self._pause_s = min(2 * self._pause_s, _KEPT_AT_LEAST_EVERY_S)
         else:
             self._pause_s = KEPT_EVERY_S
+
+    def check(self) -> float:
+        """Start a hub if none has served for a while; return after how many seconds to call again."""
+        self._missed = 0 if is_hub_alive(self._folder) else self._missed + 1
+        if self._missed >= _MISSED_BEFORE_START:
+            self.start()
         return self._pause_s
 
 

@@ -300,13 +300,13 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
 
 
 def _provide_hub(folder: Path) -> "Callable[[], float]":
-    """Start a hub if none runs, and return what keeps one running; without one the job still runs."""
+    """Start a hub if none runs, and return what starts another if it ends."""
     from vramscope.engine.jobs.background import HubKeeper
 
     keeper = HubKeeper(
         folder, lambda why: complain(f"no agent could be started, so the job runs without one: {why}")
     )
-    keeper.check()
+    keeper.start()
     return keeper.check
 
 
