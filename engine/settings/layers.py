@@ -11,6 +11,7 @@ from ..errors import InputFileError, UsageError
 from ..extras import find_missing_package
 from ..files.base.input_file import read_text_file, show_path, show_text
 from ..files.base.output_file import replacing
+from ..files.base.output_route import save_by_helper
 from ..files.base.toml_text import parse_toml
 from ..paths import config_file
 from ..text import find_nearest
@@ -111,7 +112,11 @@ def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> 
         UsageError: A key is unknown or a value does not fit.
         InputFileError: The file cannot be understood or written.
         PackageMissingError: tomlkit is not installed.
+        OutputFileError: This process is confined, and its helper says one of these things.
     """
+    saved = save_by_helper(values)
+    if saved is not None:
+        return saved
     path = Path(os.path.realpath(config_file() if path is None else path))
     checked = {_key(name): _checked(name, value) for name, value in values.items()}
     try:

@@ -1,6 +1,6 @@
 """Exporting a view: pictures, numbers and reports, into files of one name or a new folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,11 @@ def make_new_folder(folder: Path, name: str) -> Path:
             number += 1
         else:
             return made
+
+
+def describe_written(files: Sequence[Path]) -> str:
+    """Return a sentence about files of one folder, which may not be listed by a process that is confined."""
+    return f"Wrote {', '.join(sorted(path.name for path in files))} to {files[0].parent}"
 
 
 def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:

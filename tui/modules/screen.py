@@ -36,7 +36,7 @@ from ...exporters.modules.text import (
 from ..draw.pieces import Piece, join_pieces
 from ..frame import keys
 from ..frame.background import run_in_background
-from ..frame.export import make_new_folder
+from ..frame.export import describe_written, make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import REPORT_WIDTH, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
@@ -85,8 +85,8 @@ class ExportedDifference(NamedTuple):
     report: str
 
 
-def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
-    """Write everything into a new folder in `folder`, named by the wall time, and return its path.
+def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> list[Path]:
+    """Write everything into a new folder in `folder`, named by the wall time, and return the files.
 
     Raises:
         OutputFileError: The folder or a file cannot be written.
@@ -98,23 +98,25 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
     except OSError as error:
         raise OutputFileError(f"{show_path(folder)}: {error.strerror or error}") from error
     texts = {"screen.svg": shown.svg, "modules.txt": shown.report, "blocks.csv": write_table(shown.tree)}
-    write_files({name: text.encode() for name, text in texts.items()}, made)
-    for ending in ("svg", "pdf"):
-        draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, made / f"icicle.{ending}")
-    if shown.difference is not None:
-        _export_difference(shown.difference, made)
-    return made
+    files = write_files({name: text.encode() for name, text in texts.items()}, made)
+    figures = [made / f"icicle.{ending}" for ending in ("svg", "pdf")]
+    for path in figures:
+        draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, path)
+    return [*files, *figures, *_export_difference(shown.difference, made)]
 
 
-def _export_difference(shown: ExportedDifference, folder: Path) -> None:
+def _export_difference(shown: ExportedDifference | None, folder: Path) -> list[Path]:
+    if shown is None:
+        return []
     from ...exporters.modules.figure import draw_difference_icicle
     from ...exporters.modules.text import write_difference_table
 
     table = write_difference_table(shown.tree, shown.basis)
-    write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)
-    for ending in ("svg", "pdf"):
-        path = folder / f"difference_icicle.{ending}"
+    texts = {"differences.csv": table.encode(), "differences.txt": shown.report.encode()}
+    figures = [folder / f"difference_icicle.{ending}" for ending in ("svg", "pdf")]
+    for path in figures:
         draw_difference_icicle(shown.title, shown.caption, shown.tree, path)
+    return [*write_files(texts, folder), *figures]
 
 
 def write_table(tree: BreakdownNode) -> str:
@@ -394,9 +396,7 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
         run_in_background(
             self,
             lambda: export_breakdown(shown, folder, app.clock.wall_s()),
-            then=lambda made: self.notify(
-                f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}"
-            ),
+            then=lambda files: self.notify(describe_written(files)),
             otherwise=lambda error: self.notify(f"Not exported: {error}", severity="error"),
         )
 

@@ -122,7 +122,7 @@ class Planned:
     # Everything as text.
     report: str
     # Writes the plan's files into a folder; raises `OutputFileError`.
-    write: Callable[[Path], object] | None = field(default=None, compare=False)
+    write: Callable[[Path], list[Path]] | None = field(default=None, compare=False)
 
     @property
     def recommended(self) -> Candidate | None:

@@ -39,7 +39,7 @@ _GROUP_KINDS: dict[str, MemoryKind] = {"activations": "activations", "loss": "ac
 
 
 def present_joint_plan(
-    report: JointPlanReport, *, text: str, write: Callable[[Path], object] | None = None
+    report: JointPlanReport, *, text: str, write: Callable[[Path], list[Path]] | None = None
 ) -> Planned:
     """Return a joint plan for the screen; `text` is the report, `write` writes the plan's files into a
     folder.

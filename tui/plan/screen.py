@@ -19,7 +19,7 @@ from ..draw.columns import join_columns, measure_columns
 from ..draw.pieces import Piece
 from ..draw.spans import Line, Role, Span
 from ..frame import keys
-from ..frame.export import make_new_folder
+from ..frame.export import describe_written, make_new_folder
 from ..frame.keys import KEYS_OF_THE_VIEW
 from ..screens.dialogs import ChoiceScreen, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
@@ -174,18 +174,16 @@ PICTURE = "plan.svg"
 REPORT = "plan.txt"
 
 
-def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
-    """Write all files of a plan into a new folder in `folder`, named by the wall time, and return its path.
+def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> list[Path]:
+    """Write all files of a plan into a new folder in `folder`, named by the wall time, and return them.
 
     Raises:
         OSError: The folder, the picture or the report cannot be written.
         OutputFileError: A file of the plan cannot be written.
     """
     made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
-    if plan.write is not None:
-        plan.write(made)
-    write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)
-    return made
+    files = [] if plan.write is None else plan.write(made)
+    return [*files, *write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)]
 
 
 class PlanListing(FileScreen[Planned]):
@@ -522,14 +520,13 @@ class PlanScreen(PlanListing):
         app = self.terminal_app
         folder = app.export_folder or Path.cwd()
         try:
-            made = export_plan(self.plan, app.export_screenshot(), folder, app.clock.wall_s())
+            files = export_plan(self.plan, app.export_screenshot(), folder, app.clock.wall_s())
         except OSError as error:
             self.notify(f"Not exported: {folder}: {error.strerror}", severity="error")
         except OutputFileError as error:
             self.notify(f"Not exported: {error}", severity="error")
         else:
-            names = ", ".join(sorted(path.name for path in made.iterdir()))
-            self.notify(f"Wrote {names} to {made}")
+            self.notify(describe_written(files))
 
 
 def view_plan(make: Callable[[], Planned], *, model: str) -> FileView[PlanScreen, Planned]:

@@ -236,7 +236,9 @@ def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
 
 
 def find_by_words(words: str) -> "SweepIndex":
+    from .frame.files import list_inputs
     from .frame.parse import parse
+    from .frame.sandbox import refuse_others
     from .sweeps import find_wanted
     from .verbs.sweep import read_job
 
@@ -246,14 +248,19 @@ def find_by_words(words: str) -> "SweepIndex":
         raise UsageError(f"{words}: expected folders, then flags of `vramscope sweep`") from error
     if not {"-h", "--help"}.isdisjoint(given):
         raise UsageError("for the flags, run `vramscope sweep --help` in a shell")
-    return find_wanted(read_job(parse(["sweep", *given]))).chosen
+    arguments = parse(["sweep", *given])
+    refuse_others((path for _, path in list_inputs(arguments)), "vramscope sweep")
+    return find_wanted(read_job(arguments)).chosen
 
 
 def read_by_words(words: str) -> "Sequence[Profiled]":
+    from .frame.sandbox import refuse_others
     from .verbs.modules import read_profiled
 
     try:
         given = shlex.split(words)
     except ValueError as error:
         raise UsageError(f"{words}: expected profiles by module, or folders of them") from error
-    return read_profiled([Path(word).expanduser() for word in given])
+    paths = [Path(word).expanduser() for word in given]
+    refuse_others(paths, "vramscope modules")
+    return read_profiled(paths)

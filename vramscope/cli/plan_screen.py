@@ -62,19 +62,20 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
 
 
 def present_joint(arguments: Namespace) -> Planned:
-    from vramscope.engine.files.base.output_file import write_whole
+    from vramscope.engine.files.base.output_file import write_files
     from vramscope.exporters.json_lines import encode_line
     from vramscope.exporters.plan.joint import describe_joint_plan, report_joint_plan
+    from vramscope.exporters.plan.outputs import take_configuration
     from vramscope.tui.plan.planned_joint import present_joint_plan
 
-    from .plan import make_joint_plan, write_outputs
+    from .plan import encode_outputs, make_joint_plan
 
     plan = make_joint_plan(arguments)
     report = report_joint_plan(plan)
 
-    def write(folder: Path) -> None:
-        write_outputs(plan, folder)
-        write_whole(encode_line(report), folder / JOINT_PLAN)
+    def write(folder: Path) -> list[Path]:
+        outputs = encode_outputs(take_configuration(plan.configurations[0]))
+        return write_files({**outputs.contents, JOINT_PLAN: encode_line(report)}, folder)
 
     return present_joint_plan(report, text=describe_joint_plan(report, REPORT_WIDTH), write=write)
 
@@ -93,7 +94,9 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
     Args:
         words: As on a command line; a number of stages may follow the model.
     """
+    from .frame.files import list_inputs
     from .frame.parse import parse
+    from .frame.sandbox import refuse_others
 
     try:
         model, *flags = shlex.split(words)
@@ -104,6 +107,7 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
     if flags and flags[0][0].isdecimal():
         flags.insert(0, "--stages")
     arguments = parse(["plan", "--model", model, *flags])
+    refuse_others((path for _, path in list_inputs(arguments)), "vramscope plan --screen")
     if arguments.cluster is not None:
         return present_joint(arguments)
     given = {flag.partition("=")[0] for flag in flags}

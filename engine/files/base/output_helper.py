@@ -12,24 +12,33 @@ import signal
 import stat
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
+from ...errors import OutputFileError, VramscopeError
 from .output_route import name_draft
 
 # Endings of all that is written into folders.
 _ENDINGS = (".csv", ".html", ".json", ".pdf", ".png", ".svg", ".txt")
+# One more in folders that the helper has made, where it replaces nobody's: for a training framework.
+_ENDINGS_OF_EXPORTS = (*_ENDINGS, ".toml")
 # Files of a screen are named so, with the time.
 _EXPORT_PREFIX = "vramscope-"
 _LENGTH = struct.Struct("=I")
-_ANSWER = struct.Struct("=i")
+# A number of an error, 0 for none or `_REFUSED`, and how many bytes of text follow.
+_ANSWER = struct.Struct("=iI")
+_REFUSED = -1
 _MOST_REQUEST_BYTES = 1 << 15
 _ENDS_WITH_ITS_USER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 OutputKind = Literal["file", "files", "folder", "exports"]
-_Action = Literal["replace", "add", "make", "make all", "end"]
+_Action = Literal["replace", "add", "make", "make all", "save", "end"]
+# Writes settings by name and returns their file.
+_SaveSettings = Callable[[Mapping[str, object]], Path]
 
 
 class Output(NamedTuple):
@@ -86,9 +95,12 @@ class OutputHelper:
     Args:
         outputs: What may be written.
         scratch: Folder of temporary files, which the helper removes at the end. Drafts of exports are in it.
+        save_settings: Called in the helper with values that nobody has checked; None where nothing is saved.
     """
 
-    def __init__(self, outputs: Iterable[Output], scratch: Path) -> None:
+    def __init__(
+        self, outputs: Iterable[Output], scratch: Path, *, save_settings: _SaveSettings | None = None
+    ) -> None:
         self._outputs = [Output(it.path.absolute(), it.kind) for it in outputs]
         self._scratch = scratch
         self._lock = threading.Lock()
@@ -105,7 +117,7 @@ class OutputHelper:
         self._helper = os.fork()
         if self._helper == 0:
             try:
-                _Helper(self._outputs, self.draft_folders, scratch).serve(asked, answering)
+                _Helper(self._outputs, self.draft_folders, scratch, save_settings).serve(asked, answering)
             finally:
                 os._exit(0)
         os.close(asked)
@@ -144,6 +156,14 @@ class OutputHelper:
     def make_folder(self, target: Path, *, parents: bool) -> None:
         self._ask("make all" if parents else "make", target)
 
+    def save_settings(self, values: Mapping[str, object]) -> Path:
+        """Save settings in the file of the command line, and return it.
+
+        Raises:
+            OutputFileError: They are none that may be saved from here, or the file cannot be written.
+        """
+        return Path(self._ask("save", Path(), msgspec.json.encode(values).decode()))
+
     def end(self) -> None:
         """End the helper, which removes what is left of drafts and temporary files; a fork ends nothing."""
         if os.getpid() != self._owner:
@@ -153,8 +173,8 @@ class OutputHelper:
         with suppress(OSError):
             os.waitpid(self._helper, 0)
 
-    def _ask(self, action: _Action, target: Path, draft: Path | None = None) -> None:
-        words = (action, os.fspath(target.absolute()), os.fspath(draft or ""))
+    def _ask(self, action: _Action, target: Path, more: Path | str = "") -> str:
+        words = (action, os.fspath(target.absolute()), os.fspath(more))
         request = b"\0".join(map(os.fsencode, words))
         if len(request) > _MOST_REQUEST_BYTES:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(target))
@@ -162,19 +182,30 @@ class OutputHelper:
             with suppress(BrokenPipeError):  # for callers it would mean that nobody reads our output
                 os.write(self._to, _LENGTH.pack(len(request)) + request)
             answer = _read_exactly(self._answers, _ANSWER.size)
-        number = _ANSWER.unpack(answer)[0] if answer else errno.EIO
+            number, length = _ANSWER.unpack(answer) if answer else (errno.EIO, 0)
+            text = os.fsdecode(_read_exactly(self._answers, length))
+        if number == _REFUSED:
+            raise OutputFileError(text)
         if number:
             raise OSError(number, os.strerror(number), str(target))
+        return text
 
 
 class _Helper:
     """What the helper does, which trusts nobody who asks."""
 
-    def __init__(self, outputs: list[Output], draft_folders: list[Path], scratch: Path) -> None:
+    def __init__(
+        self,
+        outputs: list[Output],
+        draft_folders: list[Path],
+        scratch: Path,
+        save_settings: _SaveSettings | None,
+    ) -> None:
         self._outputs = outputs
         self._draft_folders = draft_folders
         self._scratch = scratch
-        # Folders of exports, which had no files of others.
+        self._save_settings = save_settings
+        # Exports: folders, which had no files of others, and files.
         self._made: set[Path] = set()
 
     def serve(self, asked: int, answering: int) -> None:
@@ -188,19 +219,25 @@ class _Helper:
                 request = _read_request(asked)
                 is_asked = request is not None and request[0] != "end"
                 if request is not None and is_asked:
-                    os.write(answering, _ANSWER.pack(self._try(*request)))
+                    status, text = self._try(*request)
+                    os.write(answering, _ANSWER.pack(status, len(text)) + text)
         finally:
             for folder in (*self._draft_folders, self._scratch):
                 shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):
-                os.write(answering, _ANSWER.pack(0))
+                os.write(answering, _ANSWER.pack(0, 0))
 
-    def _try(self, action: str, target: Path, draft: Path) -> int:
+    def _try(self, action: str, target: Path, more: str) -> tuple[int, bytes]:
+        """Do it, and return the number of an error or 0, and a text."""
         try:
-            self._do(action, target, draft)
+            if action == "save" and self._save_settings is not None:
+                return 0, os.fsencode(self._save_settings(msgspec.json.decode(more, type=dict[str, object])))
+            self._do(action, target, Path(more))
+        except (VramscopeError, msgspec.MsgspecError) as error:
+            return _REFUSED, os.fsencode(str(error))
         except OSError as error:
-            return error.errno or errno.EIO
-        return 0
+            return error.errno or errno.EIO, b""
+        return 0, b""
 
     def _do(self, action: str, target: Path, draft: Path) -> None:
         if action in ("make", "make all"):
@@ -210,15 +247,20 @@ class _Helper:
                 if "exports" in kinds:
                     self._made.add(target)
                 return
-        is_new = action == "add" and any(it.allows_new_file(target) for it in self._outputs)
-        if is_new or (action == "replace" and self._may_replace(target)):
-            self._move(draft, target, is_new=is_new)
+        if action == "replace" and self._may_replace(target):
+            self._move(draft, target, is_new=False)
+            return
+        # What a screen exports replaces only what it has exported.
+        if action in ("add", "replace") and any(it.allows_new_file(target) for it in self._outputs):
+            self._move(draft, target, is_new=True)
+            self._made.add(target)
             return
         raise PermissionError(errno.EACCES, "not an output of the command line")
 
     def _may_replace(self, target: Path) -> bool:
-        is_in_new_folder = target.parent in self._made and target.name.endswith(_ENDINGS)
-        return is_in_new_folder or any(it.allows_file(target) for it in self._outputs)
+        is_of_export = target in self._made or target.parent in self._made
+        is_export = is_of_export and target.name.endswith(_ENDINGS_OF_EXPORTS)
+        return is_export or any(it.allows_file(target) for it in self._outputs)
 
     def _move(self, draft: Path, target: Path, *, is_new: bool) -> None:
         if draft.parent not in self._draft_folders or not stat.S_ISREG(draft.lstat().st_mode):
@@ -278,7 +320,7 @@ def _close_all_but(*kept: int) -> None:
                 os.close(int(entry))
 
 
-def _read_request(asked: int) -> tuple[str, Path, Path] | None:
+def _read_request(asked: int) -> tuple[str, Path, str] | None:
     """Read a request; None at the end, or where it is none that `OutputHelper` sends."""
     head = _read_exactly(asked, _LENGTH.size)
     if not head or _LENGTH.unpack(head)[0] > _MOST_REQUEST_BYTES:
@@ -286,8 +328,8 @@ def _read_request(asked: int) -> tuple[str, Path, Path] | None:
     words = _read_exactly(asked, _LENGTH.unpack(head)[0]).split(b"\0")
     if len(words) != 3:
         return None
-    action, target, draft = map(os.fsdecode, words)
-    return action, Path(target), Path(draft)
+    action, target, more = map(os.fsdecode, words)
+    return action, Path(target), more
 
 
 def _read_exactly(descriptor: int, size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,3 +73,13 @@ def make_folder(folder: Path, *, parents: bool = False, exist_ok: bool = False) 
         folder.mkdir(parents=parents, exist_ok=exist_ok)
     elif not (exist_ok and folder.is_dir()):
         _helper.make_folder(folder, parents=parents)
+
+
+def save_by_helper(values: Mapping[str, object]) -> Path | None:
+    """Let the helper save settings, and return their file; None without a helper.
+
+    Raises:
+        OutputFileError: The helper refuses them, or the file cannot be written.
+        OSError: The helper does not answer.
+    """
+    return None if _helper is None else _helper.save_settings(values)

@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -108,7 +108,7 @@ def test_files_of_one_name_get_its_endings_only(helping: Callable[..., OutputHel
     assert {it.name for it in (here / "heat").iterdir()} == {"sweep.png", "sweep.alt.txt"}
 
 
-def test_a_screen_exports_what_is_new_and_replaces_nothing(
+def test_a_screen_exports_what_is_new_and_replaces_only_that(
     helping: Callable[..., OutputHelper], here: Path
 ) -> None:
     (here / "vramscope-1.svg").write_text("mine")
@@ -118,7 +118,9 @@ def test_a_screen_exports_what_is_new_and_replaces_nothing(
         write_new(b"ours", here / "vramscope-1.svg")
     write_new(b"ours", here / "vramscope-2.svg")
     make_folder(here / "vramscope-new")
-    write_files({"a.txt": b"a"}, here / "vramscope-new")
+    write_files({"a.txt": b"a", "b.toml": b"b"}, here / "vramscope-new")
+    for content in (b"first", b"again"):
+        write_whole(content, here / "vramscope-3.svg")
     for target in ("vramscope-1.svg", "vramscope-old/a.txt", "vramscope-new/.a"):
         with pytest.raises(OutputFileError):
             write_whole(b"ours", here / target)
@@ -126,7 +128,35 @@ def test_a_screen_exports_what_is_new_and_replaces_nothing(
         write_new(b"ours", here / "notes.svg")
     helper.end()
     contents = {str(it.relative_to(here)): it.read_bytes() for it in here.rglob("*") if it.is_file()}
-    assert contents == {"vramscope-1.svg": b"mine", "vramscope-2.svg": b"ours", "vramscope-new/a.txt": b"a"}
+    assert contents == {
+        "vramscope-1.svg": b"mine",
+        "vramscope-2.svg": b"ours",
+        "vramscope-3.svg": b"again",
+        "vramscope-new/a.txt": b"a",
+        "vramscope-new/b.toml": b"b",
+    }
+
+
+def test_settings_are_saved_by_the_helper_as_far_as_it_likes(
+    tmp_path: Path,
+) -> None:
+    def save(values: Mapping[str, object]) -> Path:
+        if "theme" not in values:
+            raise OutputFileError(f"not saved: {', '.join(values)}")
+        (tmp_path / "saved").write_text(str(values["theme"]))
+        return tmp_path / "saved"
+
+    for number, way in enumerate((save, None)):
+        (tmp_path / str(number)).mkdir()
+        helper = OutputHelper([], tmp_path / str(number), save_settings=way)
+        if way is None:
+            with refused():
+                helper.save_settings({"theme": "light"})
+        else:
+            assert helper.save_settings({"theme": "mono"}).read_text() == "mono"
+            with pytest.raises(OutputFileError, match="not saved: alerts"):
+                helper.save_settings({"alerts": 1})
+        helper.end()
 
 
 def test_only_drafts_are_moved(helping: Callable[..., OutputHelper], here: Path, tmp_path: Path) -> None:

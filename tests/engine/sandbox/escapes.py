@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from errno import errorcode
+from errno import EACCES, errorcode
 from pathlib import Path
 from typing import Any
 
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.files.base.output_file import write_new, write_whole
 from vramscope.engine.files.base.output_route import make_folder
+from vramscope.engine.settings import save_settings
 
 ESCAPED = "escaped"
 _TIOCSTI, _PTRACE_SEIZE, _CLONE_NEWUSER = 0x5412, 0x4206, 0x10000000
@@ -64,6 +65,14 @@ def _ask_helper(target: Path) -> None:
         raise error.__cause__ or error from None
 
 
+def _save_command() -> None:
+    """Ask the process that saves how a screen looks to save what every agent of later would run."""
+    try:
+        save_settings({"alerts.command": "echo out"})
+    except OutputFileError as error:
+        raise PermissionError(EACCES, str(error)) from None
+
+
 def _find_drawing_settings() -> Path:
     """Return where Matplotlib looks for settings, which may name code, in processes of later."""
     return Path.home() / ".cache" / "matplotlib"
@@ -99,6 +108,7 @@ def list_escapes(secret: Path, folder: Path, home: Path) -> dict[str, Callable[[
         "ask for a new file next to the output": lambda: write_new(b"", home / "asked"),
         "ask for a folder next to the output": lambda: make_folder(home / ".config"),
         "ask for a hidden file": lambda: _ask_helper(home / ".asked.svg"),
+        "save a command among the settings": _save_command,
         "remove an empty folder of temporary files": (folder.parent / "empty").rmdir,
         "change Matplotlib's settings": (_find_drawing_settings() / "matplotlibrc").touch,
         "make a socket": lambda: socket.socket(socket.AF_INET).close(),

@@ -39,6 +39,7 @@ ANYWHERE = {
     "ask for a new file next to the output",
     "ask for a folder next to the output",
     "ask for a hidden file",
+    "save a command among the settings",
     "remove an empty folder of temporary files",
     "change Matplotlib's settings",
     "make a socket",
@@ -159,6 +160,8 @@ COMMANDS = [
     "SCREEN inspect FILE",
     "SCREEN diff FILE FILE",
     "SCREEN modules FILE",
+    "SCREEN replay FILE",
+    "SCREEN replay RUNS",
 ]
 
 
@@ -169,11 +172,13 @@ def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place:
     running = place.own / "running.vscope"
     for path in (running, *(Path(f"{running}{it}") for it in ("-wal", "-shm"))):
         path.write_bytes(b"SQLite format 3\0\x10\0\2\2")
-    names = {"FILE": str(file), "OWN": str(place.own), "RUNNING": str(running)}
-    commands = [
-        " ".join(re.sub("[A-Z]{3,}", lambda it: names.get(it[0], it[0]), word) for word in command.split())
-        for command in COMMANDS
-    ]
+    (place.own / "runs").mkdir()
+    names = {"FILE": file, "OWN": place.own, "RUNNING": running, "RUNS": place.own / "runs"}
+
+    def fill_in(word: str) -> str:
+        return re.sub("[A-Z]{3,}", lambda it: str(names.get(it[0], it[0])), word)
+
+    commands = [" ".join(map(fill_in, command.split())) for command in COMMANDS]
     before = {it.name for it in place.own.iterdir()}
     results = try_in(place, BROKEN_VERBS, *map(str, place), *commands)
     assert len(results) == len(COMMANDS)
@@ -189,7 +194,7 @@ def test_every_such_verb_is_tried() -> None:
     assert {command.removeprefix("SCREEN ").split()[0] for command in COMMANDS} == set(_READERS)
 
 
-@pytest.mark.parametrize("command", ["oom --duration 1s", "estimate --factory a:b", "replay FILE", "doctor"])
+@pytest.mark.parametrize("command", ["oom --duration 1s", "estimate --factory a:b", "modules", "doctor"])
 def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: Place) -> None:
     words = command.replace("FILE", str(place.own))
     [found] = try_in(place, BROKEN_VERBS, *map(str, place), words)

@@ -132,12 +132,18 @@ def test_a_recorded_run_plays_in_the_same_screen(tmp_path: Path) -> None:
 
 def test_a_replay_whose_viewer_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     rows = [(0.1 * number, 2000.0 + number, 1000.0 + number) for number in range(100)]
-    write_trace(tmp_path, rank_name(0), trace(rows))
-    with terminal("replay", str(tmp_path)) as screen:
+    write_trace(tmp_path / "run", rank_name(0), trace(rows))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with terminal("replay", str(tmp_path / "run"), TMPDIR=str(temporary)) as screen:
         screen.wait_for("recorded trace")
-        assert not psutil.Process(screen.process.pid).children(), "a replay is one process"
+        children = psutil.Process(screen.process.pid).children()
+        assert len(children) <= 1, "a replay is one process, and its helper where the kernel confines it"
         assert not is_hub_alive(locate_runtime_folder())
         screen.process.kill()
+        screen.process.wait()
+    wait_until(lambda: not any(it.is_running() for it in children), what="its helper to end")
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_mistake_of_ours_in_the_live_view_is_one_line_and_a_report(

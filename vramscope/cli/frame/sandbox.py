@@ -4,8 +4,9 @@ import atexit
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,12 @@ def list_outputs(arguments: Namespace) -> "Iterator[Output]":
 SWITCH = "VRAMSCOPE_SANDBOX"
 _OFF = ("0", "off", "no", "false")
 # Screens of files, which export into the current folder.
-_WITH_SCREEN = ("diff", "inspect", "modules")
-# Verbs that read files of others, print or write a result, and end: whether a command line of theirs does.
+_WITH_SCREEN = ("diff", "inspect", "modules", "replay")
+# Those that draw figures.
+_DRAWING = ("modules", "replay")
+# Those that save settings.
+_SAVING = ("replay",)
+# Verbs that read files of others and show, print or write a result: whether a command line of theirs does.
 _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "calibrate": lambda it: True,
     "diff": lambda it: True,
@@ -67,10 +72,12 @@ _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "oom": lambda it: it.input is not None,
     "phases": lambda it: it.read is not None,
     "profile": lambda it: it.input is not None,
-    "replay": lambda it: it.compare,
+    "replay": lambda it: True,
     # From its screen runs are replayed.
     "sweep": lambda it: not _opens_screen(it) or it.fail_on is not None,
 }
+# What a screen saves for next time. Others of the user's own settings name programs to run.
+_SAVED = frozenset({"theme", "sort", "sort_reversed", "columns", "tree"})
 _FONTS_WITHIN_S = 60.0
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 
@@ -97,12 +104,42 @@ def confine_reader(arguments: Namespace) -> None:
 
         reads += list_flight_folders()
     scratch = _make_scratch()
-    if getattr(arguments, "figure", None) is not None or getattr(arguments, "has_plots", False):
-        _copy_fonts(scratch)
-    helper = OutputHelper(outputs, scratch)
+    is_drawing = getattr(arguments, "figure", None) is not None or getattr(arguments, "has_plots", False)
+    if is_drawing or arguments.verb in _DRAWING:
+        _copy_fonts(scratch, makes=is_drawing)
+    saves = arguments.verb in _SAVING and _opens_screen(arguments)
+    save = partial(_save_look, path=getattr(arguments, "config", None)) if saves else None
+    helper = OutputHelper(outputs, scratch, save_settings=save)
     atexit.register(helper.end)
     write_through(helper)
     confine([*reads, *_list_settings()], [*writes, *helper.draft_folders], scratch=scratch)
+
+
+def refuse_others(paths: Iterable[Path], instead: str) -> None:
+    """Refuse inputs that this process may not open, since it is confined to those that it was started with.
+
+    Args:
+        instead: The command that reads them.
+    """
+    for path in paths:
+        if _is_withheld(os.path.expanduser(path)):  # noqa: PTH111 - raises nothing
+            from vramscope.engine.files.base.input_file import show_path
+
+            raise UsageError(
+                f"{show_path(path)}: this view opens only the files that it was started with; run "
+                f"`{instead}` in another shell, or start the view with {SWITCH}=off"
+            )
+
+
+def _is_withheld(path: str) -> bool:
+    """Whether the mode of a file lets this process read it, and its confinement does not."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except PermissionError:
+        return os.access(path, os.R_OK)
+    except OSError:
+        return False
+    return False
 
 
 def is_switched_off(environ: Mapping[str, str]) -> bool:
@@ -143,10 +180,22 @@ def _list_settings() -> list[Path]:
     return [Path(chosen).expanduser()] if chosen else [config_file(), Path(PROJECT_FILE_NAME)]
 
 
-def _copy_fonts(scratch: Path) -> None:
+def _save_look(values: Mapping[str, object], *, path: Path | None) -> Path:
+    """Save settings for a process that may be in the hands of somebody else by now."""
+    from vramscope.engine.settings import save_settings
+
+    if not _SAVED.issuperset(values):
+        raise UsageError(f"a view saves only {', '.join(sorted(_SAVED))}")
+    return save_settings(values, path=path)
+
+
+def _copy_fonts(scratch: Path, *, makes: bool) -> None:
     """Give Matplotlib a folder of its own in `scratch`, with its list of fonts, which takes a second to make.
 
     Its folders at home have its settings too, which could name code to load.
+
+    Args:
+        makes: Make the list at home where it is missing; else the figure makes it in `scratch`.
     """
     import shutil
     import subprocess
@@ -157,7 +206,7 @@ def _copy_fonts(scratch: Path) -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
     name = _name_font_list()
     known = (Path(chosen) if chosen else cache) / name
-    if name and not known.exists():
+    if makes and name and not known.exists():
         # Before this process is confined, and in another one: Matplotlib starts threads.
         words = [sys.executable, "-P", "-c", "import matplotlib.font_manager"]
         with suppress(subprocess.TimeoutExpired, OSError):
