@@ -162,6 +162,7 @@ COMMANDS = [
     "SCREEN modules FILE",
     "SCREEN replay FILE",
     "SCREEN replay RUNS",
+    "SCREEN sweep RUNS",
 ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests import REPOSITORY
 from vramscope.engine.sandbox import find_protection
 
+from ...analyzers.planning.sweep.original import write_original
 from ...engine.files.traces import rank_name, trace, write_trace
 from ...engine.probe.module_memory.profiles import write_profile
 from ...tui.panes import PROGRAM, Pane, pane
@@ -112,6 +113,28 @@ def test_over_a_replay_a_plan_of_a_known_model_is_shown_and_written(run_folder: 
         opened.wait_for("Wrote ")
     [made] = here.iterdir()
     assert {"plan.svg", "plan.txt", "torchtitan.toml"} <= {it.name for it in made.iterdir()}
+
+
+def test_a_sweep_replays_its_runs_and_is_drawn_here(here: Path, tmp_path: Path) -> None:
+    write_original(tmp_path / "sweeps")
+    with screen(f"sweep {tmp_path}/sweeps", here) as opened:
+        opened.wait_for("E export", "485B")
+        opened.press("E")
+        opened.wait_for("Wrote vramscope-sweep-")
+        opened.press("Enter")
+        opened.wait_for("configuration 6 of 6")
+        opened.press("{")
+        opened.wait_for("configuration 5 of 6")
+        opened.press("T")
+        opened.wait_for("Theme: light")
+        opened.press("F12")
+        opened.wait_for("Settings saved to ")
+        opened.press("q")
+        opened.wait_for("Enter replay")
+        opened.press("q")
+        opened.wait_for("exit code 0")
+    assert {path.suffix for path in here.iterdir()} >= {".png", ".pdf", ".svg"}
+    assert 'theme = "light"' in (tmp_path / "home/.config/vramscope/config.toml").read_text()
 
 
 def test_memory_by_module_is_drawn_into_a_new_folder(here: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The files that a command line names for reading."""
 
+import os
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,9 @@ def list_inputs(arguments: Namespace) -> Iterator[tuple[str, Path]]:
         given = arguments.figure if (verb, value) == ("export", None) and name == "file" else value
         for each in given if isinstance(given, list | tuple) else (given,):
             if isinstance(each, str | Path) and str(each):
-                yield usage, Path(each)
+                # `sweep` reads `~` as a shell does.
+                path = Path(os.path.expanduser(each) if name == "folders" else each)  # noqa: PTH111 - never fails
+                yield usage, path
                 _, at, folder = str(each).partition("@")
                 if name == "cluster" and at:
                     yield f"{usage} DEVICE@DIR", Path(folder)

@@ -52,11 +52,11 @@ def list_outputs(arguments: Namespace) -> "Iterator[Output]":
 SWITCH = "VRAMSCOPE_SANDBOX"
 _OFF = ("0", "off", "no", "false")
 # Screens of files, which export into the current folder.
-_WITH_SCREEN = ("diff", "inspect", "modules", "replay")
+_WITH_SCREEN = ("diff", "inspect", "modules", "replay", "sweep")
 # Those that draw figures.
-_DRAWING = ("modules", "replay")
+_DRAWING = ("modules", "replay", "sweep")
 # Those that save settings.
-_SAVING = ("replay",)
+_SAVING = ("replay", "sweep")
 # Verbs that read files of others and show, print or write a result: whether a command line of theirs does.
 _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "calibrate": lambda it: True,
@@ -73,8 +73,7 @@ _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "phases": lambda it: it.read is not None,
     "profile": lambda it: it.input is not None,
     "replay": lambda it: True,
-    # From its screen runs are replayed.
-    "sweep": lambda it: not _opens_screen(it) or it.fail_on is not None,
+    "sweep": lambda it: True,
 }
 # What a screen saves for next time. Others of the user's own settings name programs to run.
 _SAVED = frozenset({"theme", "sort", "sort_reversed", "columns", "tree"})
@@ -147,8 +146,8 @@ def is_switched_off(environ: Mapping[str, str]) -> bool:
 
 
 def _opens_screen(arguments: Namespace) -> bool:
-    asked = (getattr(arguments, name, None) for name in ("json", "format", "figure", "output"))
-    return sys.stdout.isatty() and not any(asked)
+    without = ["json", "format", "figure", "output"] + ["fail_on"] * (arguments.verb == "sweep")
+    return sys.stdout.isatty() and not any(getattr(arguments, name, None) for name in without)
 
 
 def _list_files_of_log(path: Path) -> Iterator[Path]:
