@@ -1,6 +1,7 @@
 """Nobody gets out of a process that reads files of others: each way is tried in the process itself."""
 
 import json
+import os
 import pickle
 import re
 import socket
@@ -200,6 +201,42 @@ def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: 
     words = command.replace("FILE", str(place.own))
     [found] = try_in(place, BROKEN_VERBS, *map(str, place), words)
     assert {name for name, came in found.items() if came == ESCAPED} >= ANYWHERE
+
+
+# Read by each Python; in the processes that the program starts, a stranger runs in place of the verb.
+BROKEN_CHILD = """
+import os, sys
+if "-P" in sys.orig_argv:
+    from vramscope.cli import application
+    from tests.engine.sandbox.escapes import try_all
+    application.run_verb = lambda arguments: bool(try_all(*os.environ["PLACE"].split(":"))) - 1
+"""
+
+
+def try_in_child(place: Place, command: str, questions: str) -> dict[str, str]:
+    """Let a program that goes on answer, and return what came of each way in the process that it starts."""
+    holed = place.secret.with_name("holed")
+    holed.mkdir()
+    (holed / "sitecustomize.py").write_text(BROKEN_CHILD)
+    variables = {"PYTHONPATH": f"{holed}:{REPOSITORY}", "PLACE": ":".join(map(str, place))}
+    done = subprocess.run(
+        [sys.executable, "-m", "vramscope", *command.split()],
+        input=questions.encode(),
+        capture_output=True,
+        cwd=place.own,
+        env={**os.environ, **variables},
+        timeout=60,
+        check=False,
+    )
+    [found] = [json.loads(line) for line in done.stderr.splitlines() if line.startswith(b"{")]
+    return found
+
+
+@pytest.mark.parametrize("verb", ["oom", "leak", "fragment", "profile"])
+def test_a_prompt_reads_files_in_a_confined_process(verb: str, place: Place) -> None:
+    (place.own / "run.csv").write_text("time_s,device,allocated_bytes\n")
+    assert list_escaped(try_in_child(place, "interactive", f"{verb} --input run.csv\n")) == {}
+    assert place.secret.read_text() == "key"
 
 
 HOLED_DECODER = """

@@ -155,7 +155,7 @@ class Interruption:
 
 
 _ENDING_A_WRITE = (signal.SIGTERM, signal.SIGHUP)
-_EXIT_BY_SIGNAL = 128
+EXIT_BY_SIGNAL = 128
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def unwinding_on_signals() -> Iterator[None]:
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(_EXIT_BY_SIGNAL + number)
+    raise SystemExit(EXIT_BY_SIGNAL + number)
 
 
 def find_parent_pipe() -> int | None:

@@ -1,6 +1,7 @@
 """`vramscope interactive`: a prompt for profile, oom, leak and fragment."""
 
 import shlex
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from types import ModuleType, TracebackType
 from vramscope.engine.errors import UsageError
 from vramscope.engine.paths import state_folder
 
-from ..frame.errors import run_guarded
+from ..frame.errors import EXIT_BY_SIGNAL, Interruption, run_guarded
 from ..frame.parse import Parser, SubParsers, add_verb
 
 DESCRIPTION = "Open a prompt for profile, oom, leak and fragment, with history and completion."
@@ -225,10 +226,25 @@ def _do(words: list[str]) -> int:
     arguments = parse(words)
     # Write the report to a file and print it as text, unless the flags say otherwise.
     if arguments.every is None and arguments.output is None:
-        arguments.output = Path(f"interactive_{arguments.verb}.json")
+        words = [*words, "--output", f"interactive_{arguments.verb}.json"]
     if arguments.every is None and arguments.format is None:
-        arguments.format = "text"
-    return run_verb(arguments)
+        words = [*words, "--format", "text"]
+    return run_verb(parse(words)) if arguments.input is None else _read_apart(words)
+
+
+def _read_apart(words: list[str]) -> int:
+    """Run a verb that reads a file in a process of its own, which is confined to that file."""
+    import subprocess
+
+    from vramscope.engine.child_processes import command_of, own_environment
+
+    sys.stdout.flush()
+    # Ctrl-C is for the verb, which gets it too.
+    with Interruption((signal.SIGINT,)):
+        done = subprocess.run(
+            command_of(*words), env=own_environment(), stdin=subprocess.DEVNULL, check=False
+        )
+    return done.returncode if done.returncode >= 0 else EXIT_BY_SIGNAL - done.returncode
 
 
 def _describe_unknown(word: str) -> str:

@@ -1,5 +1,6 @@
 """The prompt: the same verbs from a terminal and from a pipe; a bad line is said, and it goes on."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from vramscope.cli.verbs.interactive import LEAVING, VERBS, LineEditor
 from ....pretend_nvml.driver import PretendDriver
 from ..running import GIB, environment
 from ..terminals import TerminalRun
-from .running import read_report
+from .running import read_report, write_series
 
 COMMAND = [sys.executable, "-m", "vramscope", "interactive"]
 
@@ -55,6 +56,20 @@ def test_bad_lines_are_said_and_the_next_is_done(tmp_path: Path) -> None:
     assert "no closing quotation" in said[2]
     assert "no.csv" in said[3]
     assert "profile" in done.stdout
+
+
+def test_files_are_read_and_reported_as_by_the_verbs(tmp_path: Path) -> None:
+    write_series(tmp_path / "series.csv", seconds=9)
+    done = run_script(
+        "profile --input series.csv\nprofile --input series.csv --format json -o own.json\n", tmp_path
+    )
+    assert done.returncode == 0
+    assert done.stderr.count("wrote the report to ") == len(done.stderr.splitlines()) == 2
+    text, _, report = done.stdout.partition("{")
+    assert "no findings" in text
+    assert json.loads(f"{{{report}")["evidence"]["samples"] == 9
+    for name in ("interactive_profile.json", "own.json"):
+        assert read_report(tmp_path / name, "profile")["evidence"]["samples"] == 9
 
 
 def test_ctrl_c_ends_a_verb_and_not_the_prompt(
