@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -200,20 +200,10 @@ class MemoryTools:
         vramscope.formula/1.
         """
         from .estimating import compute_formula, make_estimate, read_run
-        from .frame.parse import parse
         from .serving_estimate import make_serving
         from .verbs.estimate import check_flags
 
-        words = []
-        for name, value in given.items():
-            if value is None or value is False:
-                continue
-            flag = f"--{name.replace('_', '-')}"
-            words.append(flag if value is True else f"{flag}={value}")
-        try:
-            arguments: Namespace = parse(["estimate", *words])
-        except SystemExit as error:
-            raise UsageError("the arguments are wrong: see `vramscope estimate --help`") from error
+        arguments = parse_estimate(given)
         check_flags(arguments)
         if arguments.serve:
             return self._answer("estimate", make_serving(arguments))
@@ -320,6 +310,22 @@ def _date_files(paths: Sequence[Path], times_s: Iterable[float | None], which: D
     return max(file.stat().st_mtime for file in (*files, *paths)), "change of the file"
 
 
+def parse_estimate(given: Mapping[str, object]) -> Namespace:
+    """Return the command line of the verb that has the arguments of the tool `estimate`."""
+    from .frame.parse import parse
+
+    words = []
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        words.append(flag if value is True else f"{flag}={value}")
+    try:
+        return parse(["estimate", *words])
+    except SystemExit as error:
+        raise UsageError("the arguments are wrong: see `vramscope estimate --help`") from error
+
+
 def list_estimate_arguments() -> inspect.Signature:
     """Return the arguments of the tool `estimate`: the flags of the verb that its numbers come from."""
     from pydantic import Field  # the SDK reads it, and brings the package
@@ -368,6 +374,8 @@ def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]"
     from vramscope import __version__
     from vramscope.engine.text import suggest
 
+    from .mcp_reader import COMMANDS
+
     class Server(MCPServer[Any]):
         """Rejects arguments that a tool does not have; the SDK would compute an answer without them."""
 
@@ -387,7 +395,7 @@ def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]"
     for name in names:
         is_reading = name in READING
         method = getattr(tools, name)
-        answer: Any = _explain_errors(method)
+        answer: Any = _explain_errors(_answer_apart(method) if name in COMMANDS else method)
         if name == "estimate":
             answer.__signature__ = list_estimate_arguments()
         server.add_tool(
@@ -400,6 +408,19 @@ def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]"
             structured_output=False,
         )
     return server
+
+
+def _answer_apart(method: Callable[..., str]) -> Callable[..., str]:
+    """Return a tool with the signature of another, which a confined process answers."""
+    import functools
+
+    from .mcp_reader import ask_apart
+
+    @functools.wraps(method)
+    def answer(**given: object) -> str:
+        return ask_apart(method.__name__, given)
+
+    return answer
 
 
 def _explain_errors(method: Callable[..., str]) -> Callable[..., str]:

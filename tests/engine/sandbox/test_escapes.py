@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 import pytest
 
 from tests import REPOSITORY
+from tests.components import require_package
 from tests.engine.recording.test_hostile_files import recorded
 from vramscope.cli.frame.sandbox import _READERS
 from vramscope.engine.sandbox import find_protection
@@ -207,35 +208,69 @@ def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: 
 BROKEN_CHILD = """
 import os, sys
 if "-P" in sys.orig_argv:
-    from vramscope.cli import application
+    from vramscope.cli import application, mcp_server
     from tests.engine.sandbox.escapes import try_all
-    application.run_verb = lambda arguments: bool(try_all(*os.environ["PLACE"].split(":"))) - 1
+    def take_over(*arguments, **given):
+        return bool(try_all(*os.environ["PLACE"].split(":"))) - 1
+    application.run_verb = take_over
+    for tool in ("inspect", "diff", "estimate"):
+        setattr(mcp_server.MemoryTools, tool, take_over)
 """
 
 
-def try_in_child(place: Place, command: str, questions: str) -> dict[str, str]:
-    """Let a program that goes on answer, and return what came of each way in the process that it starts."""
+def break_children(place: Place) -> dict[str, str]:
+    """Return the variables of a program that goes on, in whose children a stranger runs."""
     holed = place.secret.with_name("holed")
     holed.mkdir()
     (holed / "sitecustomize.py").write_text(BROKEN_CHILD)
-    variables = {"PYTHONPATH": f"{holed}:{REPOSITORY}", "PLACE": ":".join(map(str, place))}
-    done = subprocess.run(
-        [sys.executable, "-m", "vramscope", *command.split()],
-        input=questions.encode(),
-        capture_output=True,
-        cwd=place.own,
-        env={**os.environ, **variables},
-        timeout=60,
-        check=False,
-    )
-    [found] = [json.loads(line) for line in done.stderr.splitlines() if line.startswith(b"{")]
+    return {**os.environ, "PYTHONPATH": f"{holed}:{REPOSITORY}", "PLACE": ":".join(map(str, place))}
+
+
+def read_ways(errors: bytes) -> list[dict[str, str]]:
+    found = [json.loads(line) for line in errors.splitlines() if line.startswith(b"{")]
+    assert found, errors
     return found
 
 
 @pytest.mark.parametrize("verb", ["oom", "leak", "fragment", "profile"])
 def test_a_prompt_reads_files_in_a_confined_process(verb: str, place: Place) -> None:
     (place.own / "run.csv").write_text("time_s,device,allocated_bytes\n")
-    assert list_escaped(try_in_child(place, "interactive", f"{verb} --input run.csv\n")) == {}
+    done = subprocess.run(
+        [sys.executable, "-m", "vramscope", "interactive"],
+        input=f"{verb} --input run.csv\n".encode(),
+        capture_output=True,
+        cwd=place.own,
+        env=break_children(place),
+        timeout=60,
+        check=False,
+    )
+    assert list(map(list_escaped, read_ways(done.stderr))) == [{}]
+    assert place.secret.read_text() == "key"
+
+
+async def test_an_assistant_gets_files_read_by_confined_processes(place: Place) -> None:
+    require_package("mcp")
+    from mcp import ClientSession
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    (place.own / "run.csv").write_text("time_s,device,allocated_bytes\n")
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "vramscope", "mcp"],
+        env=break_children(place),
+        cwd=place.own,
+    )
+    errors = place.secret.with_name("errors")
+    with errors.open("w") as log:
+        async with stdio_client(program, log) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            for tool, given in (
+                ("inspect", {"file": "run.csv"}),
+                ("diff", {"a": "run.csv", "b": str(place.own / "run.csv")}),
+                ("estimate", {"model": "run.csv"}),
+            ):
+                assert (await session.call_tool(tool, given)).is_error
+    assert list(map(list_escaped, read_ways(errors.read_bytes()))) == [{}, {}, {}]
     assert place.secret.read_text() == "key"
 
 
