@@ -60,8 +60,8 @@ def ask_apart(tool: str, given: dict[str, object]) -> str:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=own_environment()
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - it was asked for
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(msgspec.json.encode(Question(tool, given)))
         data = process.stdout.read(_MOST_REPLY_BYTES + 1)

@@ -13,7 +13,7 @@ from errno import EACCES, errorcode
 from pathlib import Path
 from typing import Any
 
-from vramscope.engine.errors import OutputFileError
+from vramscope.engine.errors import OutputFileError, VramscopeError
 from vramscope.engine.files.base.output_file import write_new, write_whole
 from vramscope.engine.files.base.output_route import make_folder
 from vramscope.engine.settings import save_settings
@@ -69,7 +69,7 @@ def _save_command() -> None:
     """Ask the process that saves how a screen looks to save what every agent of later would run."""
     try:
         save_settings({"alerts.command": "echo out"})
-    except OutputFileError as error:
+    except VramscopeError as error:
         raise PermissionError(EACCES, str(error)) from None
 
 

@@ -165,6 +165,12 @@ COMMANDS = [
     "SCREEN replay FILE",
     "SCREEN replay RUNS",
     "SCREEN sweep RUNS",
+    "heatmap --batch BATCH",
+    "plan --model FILE",
+    "plan --model FILE --stages 2 -o OWN/plans --figure OWN/stages.svg --graph-figure OWN/graphs/",
+    "plan --model FILE --cluster CLUSTER --calibrate-time FILE --global-batch 8",
+    "plan --model FILE --measured RUNNING",
+    "SCREEN plan --model FILE --screen",
 ]
 
 
@@ -176,7 +182,11 @@ def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place:
     for path in (running, *(Path(f"{running}{it}") for it in ("-wal", "-shm"))):
         path.write_bytes(b"SQLite format 3\0\x10\0\2\2")
     (place.own / "runs").mkdir()
-    names = {"FILE": file, "OWN": place.own, "RUNNING": running, "RUNS": place.own / "runs"}
+    batch, cluster = place.own / "batch.toml", place.own / "cluster.toml"
+    batch.write_text('memory_dir = "runs"\noutput = "figures/heat"\n')
+    cluster.write_text('galvatron = "runs"\n[[nodes]]\ndevice = "h100"\ndevices = 8\n')
+    names = {"BATCH": batch, "CLUSTER": cluster}
+    names |= {"FILE": file, "OWN": place.own, "RUNNING": running, "RUNS": place.own / "runs"}
 
     def fill_in(word: str) -> str:
         return re.sub("[A-Z]{3,}", lambda it: str(names.get(it[0], it[0])), word)
@@ -193,11 +203,37 @@ def test_each_verb_that_reads_files_of_others_is_confined_before_it_reads(place:
     assert {it.name for it in place.own.iterdir()} == before
 
 
+# A hole in what reads a file that names further files: each way is tried while it is read.
+BROKEN_NAMING = """
+import sys
+from tests.engine.sandbox.escapes import try_all
+from vramscope.cli import application, sweeps
+from vramscope.engine.files import cluster_file
+from vramscope.__main__ import main
+*place, command = sys.argv[1:]
+cluster_file.read_cluster_file = sweeps.read_batch = lambda path: try_all(*place)
+application.run_verb = lambda arguments: 0
+sys.argv = ["vramscope", *command.split()]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["heatmap --batch FILE", "plan --model gpt-1.5b --cluster FILE"])
+def test_a_file_that_names_further_files_is_read_confined(command: str, place: Place) -> None:
+    file = place.own / "naming.toml"
+    file.write_text("")
+    results = try_in(place, BROKEN_NAMING, *map(str, place), command.replace("FILE", str(file)))
+    assert list(map(list_escaped, results)) == [{}]
+    assert place.secret.read_text() == "key"
+
+
 def test_every_such_verb_is_tried() -> None:
     assert {command.removeprefix("SCREEN ").split()[0] for command in COMMANDS} == set(_READERS)
 
 
-@pytest.mark.parametrize("command", ["oom --duration 1s", "estimate --factory a:b", "modules", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["oom --duration 1s", "estimate --factory a:b", "modules", "doctor", "plan --factory a:b"]
+)
 def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: Place) -> None:
     words = command.replace("FILE", str(place.own))
     [found] = try_in(place, BROKEN_VERBS, *map(str, place), words)

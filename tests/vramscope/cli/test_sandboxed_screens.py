@@ -1,5 +1,6 @@
 """Screens over files of others do all their work confined; `tests/engine/sandbox` tries to break out."""
 
+import json
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from tests import REPOSITORY
 from vramscope.engine.sandbox import find_protection
 
 from ...analyzers.planning.sweep.original import write_original
+from ...analyzers.planning.theory.test_configs import HUGGING_FACE
 from ...engine.files.traces import rank_name, trace, write_trace
 from ...engine.probe.module_memory.profiles import write_profile
 from ...tui.panes import PROGRAM, Pane, pane
@@ -109,6 +111,16 @@ def test_over_a_replay_a_plan_of_a_known_model_is_shown_and_written(run_folder: 
         opened.wait_for("Plan the stages")
         opened.press(*"gpt-1.5b", "Enter")
         opened.wait_for("layers, 1,635,537,600 parameters")
+        opened.press("E")
+        opened.wait_for("Wrote ")
+    [made] = here.iterdir()
+    assert {"plan.svg", "plan.txt", "torchtitan.toml"} <= {it.name for it in made.iterdir()}
+
+
+def test_a_plan_of_a_file_is_shown_and_written(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(HUGGING_FACE))
+    with screen(f"plan --model {tmp_path}/config.json --stages 2 --screen", here) as opened:
+        opened.wait_for("Enter open", "parameters")
         opened.press("E")
         opened.wait_for("Wrote ")
     [made] = here.iterdir()

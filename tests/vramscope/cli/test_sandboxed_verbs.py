@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.analyzers.planning.cluster.test_clusters import write_profiles
+from tests.analyzers.planning.sweep.original import write_original
 from tests.analyzers.planning.theory.test_configs import HUGGING_FACE
 from tests.engine.files.snapshots import small_snapshot, write_snapshot
 from tests.engine.recording.samples import IDENTITY, make_sample
@@ -91,3 +93,42 @@ def test_a_recording_that_is_being_written_is_read_with_its_newest_samples(tmp_p
         f"vramscope: {tmp_path}/copy.vscope: no samples to export; it was copied while it was written; "
         "copy copy.vscope-wal too, or copy it again\n"
     )
+
+
+def test_a_plan_is_written_and_drawn_into_new_folders_and_an_old_one(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(HUGGING_FACE))
+    plans, graphs = tmp_path / "new" / "plans", tmp_path / "graphs"
+    graphs.mkdir()
+    (graphs / "mine.toml").write_text("")
+    words = ["plan", "--model", str(config), "--stages", "2", "-o", str(plans)]
+    for _ in range(2):  # its own files are replaced
+        done(run(*words, "--figure", str(tmp_path / "stages.svg"), "--graph-figure", f"{graphs}/"))
+    assert {"torchtitan.toml", "best_partition_strategy.json"} <= {it.name for it in plans.iterdir()}
+    assert (tmp_path / "stages.svg").read_bytes()
+    assert len(list(graphs.iterdir())) > 1
+
+
+def test_a_cluster_file_is_read_with_the_profiles_that_it_names(tmp_path: Path) -> None:
+    write_profiles(tmp_path / "hardware")
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('galvatron = "hardware"\n[[nodes]]\ndevice = "a100-80gb"\ndevices = 4\n')
+    words = ["plan", "--model", "llama3-8b", "--global-batch", "16", "--json"]
+    report = json.loads(done(run(*words, "--cluster", str(cluster))))
+    assert report["schema"] == "vramscope.joint-plan/1"
+
+
+def test_a_batch_of_heat_maps_reads_and_writes_what_its_file_names(tmp_path: Path) -> None:
+    memory_dir, log_dir = write_original(tmp_path / "given")
+    (tmp_path / "batches").mkdir()
+    batch = tmp_path / "batches" / "sweep.toml"
+    batch.write_text(
+        f'memory_dir = "{memory_dir}"\nlog_dir = "{log_dir}"\noutput = "../figures/heat"\n'
+        "[variants.small]\ndpi = 50\n"
+    )
+    done(run("heatmap", "--batch", str(batch)))
+    endings = {it.name.removeprefix("heat_small.") for it in (tmp_path / "figures").iterdir()}
+    assert endings == {"png", "pdf", "svg", "csv", "html", "alt.txt"}
+    batch.write_text(batch.read_text().replace("dpi", "dqi"))
+    wrong = run("heatmap", "--batch", str(batch))
+    assert (wrong.code, "did you mean dpi" in wrong.stderr) == (2, True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vramscope.engine.errors import UsageError
 
@@ -28,6 +28,7 @@ def list_outputs(arguments: Namespace) -> "Iterator[Output]":
     from vramscope.engine.files.base.output_helper import Output
 
     output: Path | None = getattr(arguments, "output", None)
+    graph: FigureTarget | None = getattr(arguments, "graph_figure", None)
     archive: Path | None = getattr(arguments, "archive", None)
     figure: FigureTarget | str | None = getattr(arguments, "figure", None)
     if isinstance(figure, str):  # of `export`, whose `--figure -o DIR` is an old spelling
@@ -37,10 +38,14 @@ def list_outputs(arguments: Namespace) -> "Iterator[Output]":
         from vramscope.exporters.sweep.page import choose_base
 
         yield Output(choose_base(output), "files")
+    elif output is not None and arguments.verb == "plan":
+        yield Output(output, "folder")
+        yield Output(output / "torchtitan.toml", "file")
     elif output is not None and output != STANDARD_OUTPUT:
         yield Output(output, "file")
-    if isinstance(figure, FigureTarget):
-        yield Output(figure.path, "folder" if figure.is_folder else "file")
+    for target in (figure, graph):
+        if isinstance(target, FigureTarget):
+            yield Output(target.path, "folder" if target.is_folder else "file")
     if archive is not None:
         yield Output(archive, "folder")
     if getattr(arguments, "has_plots", False):
@@ -52,7 +57,7 @@ def list_outputs(arguments: Namespace) -> "Iterator[Output]":
 SWITCH = "VRAMSCOPE_SANDBOX"
 _OFF = ("0", "off", "no", "false")
 # Screens of files, which export into the current folder.
-_WITH_SCREEN = ("diff", "inspect", "modules", "replay", "sweep")
+_WITH_SCREEN = ("diff", "inspect", "modules", "plan", "replay", "sweep")
 # Those that draw figures.
 _DRAWING = ("modules", "replay", "sweep")
 # Those that save settings.
@@ -64,13 +69,15 @@ _READERS: Mapping[str, Callable[[Namespace], bool]] = {
     "estimate": lambda it: it.factory is None,  # which runs code of the user
     "export": lambda it: True,
     "fragment": lambda it: it.input is not None,
-    "heatmap": lambda it: it.batch is None,  # whose file names further files
+    "heatmap": lambda it: True,
     "import": lambda it: True,
     "inspect": lambda it: True,
     "leak": lambda it: it.input is not None,
     "modules": lambda it: bool(it.paths),
     "oom": lambda it: it.input is not None,
     "phases": lambda it: it.read is not None,
+    # Code of the user, the driver, and the agent.
+    "plan": lambda it: it.factory is None and it.cluster != "local" and it.measured != "live",
     "profile": lambda it: it.input is not None,
     "replay": lambda it: True,
     "sweep": lambda it: True,
@@ -89,12 +96,18 @@ def confine_reader(arguments: Namespace) -> None:
     is_reader = _READERS.get(arguments.verb)
     if is_reader is None or not is_reader(arguments) or is_switched_off(os.environ):
         return
-    from vramscope.engine.files.base.output_helper import OutputHelper
+    from vramscope.engine.files.base.output_helper import Output, OutputHelper
     from vramscope.engine.files.base.output_route import write_through
     from vramscope.engine.sandbox import confine
 
+    scratch = _make_scratch()
     reads = [path for _, path in list_inputs(arguments)]
     outputs = list(list_outputs(arguments))
+    for use, path in _list_named(arguments, scratch):
+        if use == "read":
+            reads.append(path)
+        else:
+            outputs.append(Output(path, "files"))
     # A device or pipe is written to as it is.
     writes = [it.path for it in outputs if it.path.exists() and not (it.path.is_file() or it.path.is_dir())]
     writes += [file for path in reads for file in _list_files_of_log(path)]
@@ -102,8 +115,8 @@ def confine_reader(arguments: Namespace) -> None:
         from vramscope.engine.files.flight_record import list_flight_folders
 
         reads += list_flight_folders()
-    scratch = _make_scratch()
-    is_drawing = getattr(arguments, "figure", None) is not None or getattr(arguments, "has_plots", False)
+    is_drawing = any(getattr(arguments, name, None) for name in ("figure", "graph_figure", "has_plots"))
+    is_drawing |= arguments.verb == "heatmap" and arguments.batch is not None
     if is_drawing or arguments.verb in _DRAWING:
         _copy_fonts(scratch, makes=is_drawing)
     saves = arguments.verb in _SAVING and _opens_screen(arguments)
@@ -145,9 +158,70 @@ def is_switched_off(environ: Mapping[str, str]) -> bool:
     return environ.get(SWITCH, "").lower() in _OFF
 
 
+_Named = tuple[Literal["read", "files"], Path]
+
+
+def _list_named(arguments: Namespace, scratch: Path) -> list[_Named]:
+    """Return what the file of a command line names itself: inputs, and outputs without their endings.
+
+    It is read in a fork, which is confined to that file. Nothing is returned of a file that cannot be
+    read: the verb says why.
+    """
+    name, read = _NAMING.get(arguments.verb, ("", _read_batch))
+    file = Path(getattr(arguments, name, None) or "")
+    if not file.is_file():
+        return []
+    from vramscope.engine.sandbox import confine
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            confine([file], [], scratch=scratch)
+            data = b"\0".join(os.fsencode(f"{use} {path}") for use, path in read(file))
+            if len(data) <= _MOST_NAMED_BYTES:
+                os.write(writing, data)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        entries = stream.read(_MOST_NAMED_BYTES).split(b"\0")
+    os.waitpid(child, 0)
+    found = (os.fsdecode(entry).partition(" ") for entry in entries if entry)
+    return [("read" if use == "read" else "files", Path(path)) for use, _, path in found]
+
+
+def _read_batch(file: Path) -> Iterator[_Named]:
+    from ..sweeps import read_batch
+
+    job = read_batch(file)
+    yield "read", job.memory_dir
+    if job.log_dir is not None:
+        yield "read", job.log_dir
+    for variant in job.variants:
+        yield "files", variant.base
+
+
+def _read_cluster(file: Path) -> Iterator[_Named]:
+    from vramscope.engine.files.cluster_file import read_cluster_file
+
+    folder = read_cluster_file(file)[0].galvatron
+    if folder is not None:
+        yield "read", file.parent / folder
+
+
+# Arguments whose files name further files, by verb, and what reads them.
+_NAMING: Mapping[str, tuple[str, Callable[[Path], Iterator[_Named]]]] = {
+    "heatmap": ("batch", _read_batch),
+    "plan": ("cluster", _read_cluster),
+}
+# What fits into a pipe at once.
+_MOST_NAMED_BYTES = 1 << 15
+
+
 def _opens_screen(arguments: Namespace) -> bool:
     without = ["json", "format", "figure", "output"] + ["fail_on"] * (arguments.verb == "sweep")
-    return sys.stdout.isatty() and not any(getattr(arguments, name, None) for name in without)
+    is_asked = getattr(arguments, "screen", True)
+    return is_asked and sys.stdout.isatty() and not any(getattr(arguments, name, None) for name in without)
 
 
 def _list_files_of_log(path: Path) -> Iterator[Path]:
