@@ -1,6 +1,7 @@
 """The live view: from settings to the screens, with an agent started along with them if none runs."""
 
 import shlex
+import subprocess
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -236,11 +237,12 @@ def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
 
 
 def find_by_words(words: str) -> "SweepIndex":
+    from vramscope.analyzers.planning.sweep.index import SweepIndex
+
     from .frame.files import list_inputs
     from .frame.parse import parse
     from .frame.sandbox import refuse_others
-    from .sweeps import find_wanted
-    from .verbs.sweep import read_job
+    from .reader import ask_apart
 
     try:
         given = shlex.split(words)
@@ -250,17 +252,18 @@ def find_by_words(words: str) -> "SweepIndex":
         raise UsageError("for the flags, run `vramscope sweep --help` in a shell")
     arguments = parse(["sweep", *given])
     refuse_others((path for _, path in list_inputs(arguments)), "vramscope sweep")
-    return find_wanted(read_job(arguments)).chosen
+    return ask_apart("sweep", {"words": given}, SweepIndex, stderr=subprocess.DEVNULL)
 
 
 def read_by_words(words: str) -> "Sequence[Profiled]":
+    from vramscope.tui.modules.profiled import Profiled
+
     from .frame.sandbox import refuse_others
-    from .verbs.modules import read_profiled
+    from .reader import ask_apart
 
     try:
         given = shlex.split(words)
     except ValueError as error:
         raise UsageError(f"{words}: expected profiles by module, or folders of them") from error
-    paths = [Path(word).expanduser() for word in given]
-    refuse_others(paths, "vramscope modules")
-    return read_profiled(paths)
+    refuse_others(map(Path, given), "vramscope modules")
+    return ask_apart("modules", {"paths": given}, tuple[Profiled, ...], stderr=subprocess.DEVNULL)

@@ -362,6 +362,8 @@ def list_estimate_arguments() -> inspect.Signature:
 
 
 READING = ("state", "findings", "forecast", "explain", "inspect", "diff", "estimate")
+# Those that read files, which the server itself never does.
+OF_FILES = ("inspect", "diff", "estimate")
 CONTROLLING = ("advise",)
 
 
@@ -373,8 +375,6 @@ def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]"
 
     from vramscope import __version__
     from vramscope.engine.text import suggest
-
-    from .mcp_reader import COMMANDS
 
     class Server(MCPServer[Any]):
         """Rejects arguments that a tool does not have; the SDK would compute an answer without them."""
@@ -395,7 +395,7 @@ def make_server(tools: MemoryTools, *, allows_control: bool) -> "MCPServer[Any]"
     for name in names:
         is_reading = name in READING
         method = getattr(tools, name)
-        answer: Any = _explain_errors(_answer_apart(method) if name in COMMANDS else method)
+        answer: Any = _explain_errors(_answer_apart(method) if name in OF_FILES else method)
         if name == "estimate":
             answer.__signature__ = list_estimate_arguments()
         server.add_tool(
@@ -414,11 +414,13 @@ def _answer_apart(method: Callable[..., str]) -> Callable[..., str]:
     """Return a tool with the signature of another, which a confined process answers."""
     import functools
 
-    from .mcp_reader import ask_apart
+    from .reader import ask_apart
 
     @functools.wraps(method)
     def answer(**given: object) -> str:
-        return ask_apart(method.__name__, given)
+        text = ask_apart(method.__name__, given, str)
+        # Nothing else gets to the client, whoever wrote it.
+        return msgspec.json.encode(msgspec.json.decode(text, type=Answer)).decode()
 
     return answer
 

@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,6 +17,8 @@ from tests import REPOSITORY
 from tests.components import require_package
 from tests.engine.recording.test_hostile_files import recorded
 from vramscope.cli.frame.sandbox import _READERS
+from vramscope.cli.live import find_by_words, read_by_words
+from vramscope.engine.errors import VramscopeError
 from vramscope.engine.sandbox import find_protection
 
 from .escapes import ESCAPED, Hole
@@ -244,47 +246,69 @@ def test_a_verb_that_does_more_than_that_keeps_what_it_has(command: str, place: 
 BROKEN_CHILD = """
 import os, sys
 if "-P" in sys.orig_argv:
+    # The view shows nothing of what its children print.
+    os.dup2(os.open(os.environ["LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
     from vramscope.cli import application, mcp_server
     from tests.engine.sandbox.escapes import try_all
     def take_over(*arguments, **given):
         return bool(try_all(*os.environ["PLACE"].split(":"))) - 1
     application.run_verb = take_over
+    from vramscope.cli import sweeps
+    from vramscope.cli.verbs import modules
+    sweeps.find_wanted = modules.read_profiled = take_over
     for tool in ("inspect", "diff", "estimate"):
         setattr(mcp_server.MemoryTools, tool, take_over)
 """
 
 
-def break_children(place: Place) -> dict[str, str]:
-    """Return the variables of a program that goes on, in whose children a stranger runs."""
+def break_children(place: Place, log: Path) -> dict[str, str]:
+    """Return the variables of a program that goes on, in whose children a stranger runs and logs."""
     holed = place.secret.with_name("holed")
     holed.mkdir()
     (holed / "sitecustomize.py").write_text(BROKEN_CHILD)
-    return {**os.environ, "PYTHONPATH": f"{holed}:{REPOSITORY}", "PLACE": ":".join(map(str, place))}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{holed}:{REPOSITORY}",
+        "PLACE": ":".join(map(str, place)),
+        "LOG": str(log),
+    }
 
 
-def read_ways(errors: bytes) -> list[dict[str, str]]:
-    found = [json.loads(line) for line in errors.splitlines() if line.startswith(b"{")]
-    assert found, errors
-    return found
+def read_ways(log: Path) -> list[dict[str, str]]:
+    """Return what was no refusal, for each process."""
+    lines = log.read_text().splitlines()
+    return [list_escaped(json.loads(line)) for line in lines if line.startswith("{")]
 
 
 @pytest.mark.parametrize("verb", ["oom", "leak", "fragment", "profile"])
-def test_a_prompt_reads_files_in_a_confined_process(verb: str, place: Place) -> None:
+def test_a_prompt_reads_files_in_a_confined_process(verb: str, place: Place, tmp_path: Path) -> None:
     (place.own / "run.csv").write_text("time_s,device,allocated_bytes\n")
-    done = subprocess.run(
+    subprocess.run(
         [sys.executable, "-m", "vramscope", "interactive"],
         input=f"{verb} --input run.csv\n".encode(),
         capture_output=True,
         cwd=place.own,
-        env=break_children(place),
+        env=break_children(place, tmp_path / "log"),
         timeout=60,
         check=False,
     )
-    assert list(map(list_escaped, read_ways(done.stderr))) == [{}]
+    assert read_ways(tmp_path / "log") == [{}]
     assert place.secret.read_text() == "key"
 
 
-async def test_an_assistant_gets_files_read_by_confined_processes(place: Place) -> None:
+@pytest.mark.parametrize("ask", [find_by_words, read_by_words])
+def test_tools_of_the_live_view_read_files_in_a_confined_process(
+    ask: Callable[[str], object], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in break_children(place, tmp_path / "log").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(VramscopeError):
+        ask(str(place.own / "runs"))
+    assert read_ways(tmp_path / "log") == [{}]
+    assert place.secret.read_text() == "key"
+
+
+async def test_an_assistant_gets_files_read_by_confined_processes(place: Place, tmp_path: Path) -> None:
     require_package("mcp")
     from mcp import ClientSession
     from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -293,11 +317,10 @@ async def test_an_assistant_gets_files_read_by_confined_processes(place: Place) 
     program = StdioServerParameters(
         command=sys.executable,
         args=["-m", "vramscope", "mcp"],
-        env=break_children(place),
+        env=break_children(place, tmp_path / "log"),
         cwd=place.own,
     )
-    errors = place.secret.with_name("errors")
-    with errors.open("w") as log:
+    with Path(os.devnull).open("w") as log:
         async with stdio_client(program, log) as streams, ClientSession(*streams) as session:
             await session.initialize()
             for tool, given in (
@@ -306,7 +329,7 @@ async def test_an_assistant_gets_files_read_by_confined_processes(place: Place) 
                 ("estimate", {"model": "run.csv"}),
             ):
                 assert (await session.call_tool(tool, given)).is_error
-    assert list(map(list_escaped, read_ways(errors.read_bytes()))) == [{}, {}, {}]
+    assert read_ways(tmp_path / "log") == [{}, {}, {}]
     assert place.secret.read_text() == "key"
 
 

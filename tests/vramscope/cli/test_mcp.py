@@ -16,9 +16,8 @@ from tests import REPOSITORY
 from tests.components import require_package
 from vramscope.analyzers.planning.theory.calibration import Calibration
 from vramscope.cli.frame.parse import parse
-from vramscope.cli.mcp_reader import ask_apart
 from vramscope.cli.mcp_server import CONTROLLING, LIMIT_BYTES, READING, MemoryTools, make_server
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Evidence, Finding, NodeStatus
 from vramscope.engine.settings import Settings
 
@@ -315,24 +314,6 @@ def test_a_snapshot_is_dated_by_its_newest_event_and_two_by_the_later(tmp_path: 
     assert (both["data_s"], both["data_is"]) == (1_700_000_060.0, "newest event")
     moment = json.loads(tools.inspect(str(files[0]), at="#1"))
     assert (moment["data_s"], moment["data_is"]) == (1_699_999_997.0, "moment")
-
-
-@pytest.mark.parametrize(
-    "taken_over",
-    [
-        "import os; os._exit(3)",
-        "print('no answer')",
-        # Without end; the asker must not store it.
-        "import os\nwhile True: os.write(1, b' ' * 65536)",
-    ],
-)
-def test_a_process_that_reads_files_and_gives_no_answer_is_an_error_and_does_not_end_the_server(
-    taken_over: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(taken_over)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(InputFileError, match="ended without an answer"):
-        ask_apart("inspect", {"file": str(tmp_path)})
 
 
 def test_an_agent_that_knows_of_nothing_is_not_said_to_be_missing(private_environment: Path) -> None:
