@@ -231,9 +231,23 @@ def open_view(
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
-    from .plan_screen import present_words
+    from dataclasses import replace
 
-    return present_words(words, defaults)
+    from vramscope.engine.files.base.output_file import write_files
+    from vramscope.tui.plan.planned import Planned
+
+    from .frame.files import list_inputs
+    from .frame.parse import parse
+    from .frame.sandbox import refuse_others
+    from .plan_screen import split_words
+    from .reader import ask_apart, check_names
+
+    paths = (path for _, path in list_inputs(parse(split_words(words))))
+    refuse_others(paths, "vramscope plan --screen")
+    given = {"words": words, "defaults": defaults}
+    planned, files = ask_apart("plan", given, tuple[Planned, dict[str, bytes]], stderr=subprocess.DEVNULL)
+    check_names(files)
+    return replace(planned, write=partial(write_files, files)) if files else planned
 
 
 def find_by_words(words: str) -> "SweepIndex":

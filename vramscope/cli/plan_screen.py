@@ -88,16 +88,12 @@ def read_screen_request(arguments: Namespace) -> Request:
     return read_request(arguments)
 
 
-def present_words(words: str, defaults: JobDefaults) -> Planned:
-    """Return the plan of a typed line: a model, then flags of `vramscope plan`.
+def split_words(words: str) -> list[str]:
+    """Return the command line of a typed line: a model, then flags of `vramscope plan`.
 
     Args:
         words: As on a command line; a number of stages may follow the model.
     """
-    from .frame.files import list_inputs
-    from .frame.parse import parse
-    from .frame.sandbox import refuse_others
-
     try:
         model, *flags = shlex.split(words)
     except ValueError as error:
@@ -106,11 +102,18 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
         raise UsageError("for the flags, run `vramscope plan --help` in a shell")
     if flags and flags[0][0].isdecimal():
         flags.insert(0, "--stages")
-    arguments = parse(["plan", "--model", model, *flags])
-    refuse_others((path for _, path in list_inputs(arguments)), "vramscope plan --screen")
+    return ["plan", "--model", model, *flags]
+
+
+def present_words(words: str, defaults: JobDefaults) -> Planned:
+    """Return the plan of a typed line."""
+    from .frame.parse import parse
+
+    line = split_words(words)
+    arguments = parse(line)
     if arguments.cluster is not None:
         return present_joint(arguments)
-    given = {flag.partition("=")[0] for flag in flags}
+    given = {flag.partition("=")[0] for flag in line}
     if "--stages" not in given and defaults.stages is not None:
         arguments.stages = str(defaults.stages)
     if "--capacity" in given or arguments.legacy or defaults.capacity_bytes is None:

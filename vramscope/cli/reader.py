@@ -7,10 +7,10 @@ and open none of these files.
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -25,6 +25,8 @@ AnswerT = TypeVar("AnswerT")
 Given = dict[str, Any]
 # A process in the hands of somebody else might send without end.
 _MOST_REPLY_BYTES = 256 << 20
+# Of files for training frameworks.
+_ENDINGS = (".json", ".toml", ".txt")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -80,11 +82,34 @@ def _read_profiles(given: Given) -> object:
     return read_profiled([Path(it).expanduser() for it in given["paths"]])
 
 
+def _parse_plan(given: Given) -> Namespace:
+    from .plan_screen import split_words
+
+    return parse(split_words(given["words"]))
+
+
+def _present_plan(given: Given) -> object:
+    """Return a plan, with the files that it writes."""
+    import tempfile
+    from dataclasses import replace
+
+    from vramscope.tui.plan.planned import JobDefaults
+
+    from .plan_screen import present_words
+
+    planned = present_words(given["words"], JobDefaults(*given["defaults"]))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [] if planned.write is None else planned.write(Path(folder))
+        contents = {path.name: path.read_bytes() for path in files}
+    return replace(planned, write=None), contents
+
+
 KINDS = {
     "inspect": QuestionKind(lambda given: _parse_files("inspect", given["file"]), _answer_tool("inspect")),
     "diff": QuestionKind(lambda given: _parse_files("diff", given["a"], given["b"]), _answer_tool("diff")),
     "estimate": QuestionKind(_parse_estimate, _answer_tool("estimate")),
     "sweep": QuestionKind(lambda given: parse(["sweep", *given["words"]]), _find_sweeps, is_typed=True),
+    "plan": QuestionKind(_parse_plan, _present_plan, is_typed=True),
     "modules": QuestionKind(
         lambda given: _parse_files("modules", *given["paths"]), _read_profiles, is_typed=True
     ),
@@ -115,7 +140,7 @@ def ask_apart(kind: str, given: Given, expected: type[AnswerT], *, stderr: int |
     try:
         reply = msgspec.msgpack.decode(data, type=Reply)
         if reply.refusal is None:
-            return msgspec.msgpack.decode(reply.answer, type=expected, dec_hook=_read_path)
+            return msgspec.msgpack.decode(reply.answer, type=expected, dec_hook=_decode)
     except msgspec.MsgspecError as error:
         raise InputFileError(
             f"the process that reads files ended without an answer (exit code {process.returncode})"
@@ -123,15 +148,27 @@ def ask_apart(kind: str, given: Given, expected: type[AnswerT], *, stderr: int |
     raise InputFileError(reply.refusal)
 
 
-def _read_path(kind: type, value: object) -> object:
+def check_names(files: Iterable[str]) -> None:
+    """Refuse files that would be written elsewhere than in a folder, or that could be run."""
+    for name in files:
+        if not name.endswith(_ENDINGS) or name.startswith(".") or Path(name).name != name:
+            raise InputFileError("the process that reads files named one that it may not write")
+
+
+def _decode(kind: type, value: object) -> object:
     if kind is Path and isinstance(value, str):
         return Path(value)
+    if get_origin(kind) is Callable:
+        made = msgspec.convert(value, get_args(kind)[-1])
+        return lambda: made
     raise NotImplementedError
 
 
-def _show_path(value: object) -> str:
+def _encode(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
+    if callable(value):  # what is made where it is shown
+        return value()
     raise NotImplementedError
 
 
@@ -141,7 +178,7 @@ def main() -> None:
     kind = KINDS[question.kind]
     try:
         confine_reader(kind.parse(question.given))
-        answer = msgspec.msgpack.encode(kind.answer(question.given), enc_hook=_show_path)
+        answer = msgspec.msgpack.encode(kind.answer(question.given), enc_hook=_encode)
         reply = Reply(answer=msgspec.Raw(answer))
     except VramscopeError as error:
         reply = Reply(refusal=error.describe("flag" if kind.is_typed else "word"))

@@ -17,9 +17,10 @@ from tests import REPOSITORY
 from tests.components import require_package
 from tests.engine.recording.test_hostile_files import recorded
 from vramscope.cli.frame.sandbox import _READERS
-from vramscope.cli.live import find_by_words, read_by_words
+from vramscope.cli.live import find_by_words, plan_words, read_by_words
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.sandbox import find_protection
+from vramscope.tui.plan.planned import JobDefaults
 
 from .escapes import ESCAPED, Hole
 
@@ -253,9 +254,9 @@ if "-P" in sys.orig_argv:
     def take_over(*arguments, **given):
         return bool(try_all(*os.environ["PLACE"].split(":"))) - 1
     application.run_verb = take_over
-    from vramscope.cli import sweeps
+    from vramscope.cli import plan, sweeps
     from vramscope.cli.verbs import modules
-    sweeps.find_wanted = modules.read_profiled = take_over
+    sweeps.find_wanted = modules.read_profiled = plan.read_request = take_over
     for tool in ("inspect", "diff", "estimate"):
         setattr(mcp_server.MemoryTools, tool, take_over)
 """
@@ -296,7 +297,11 @@ def test_a_prompt_reads_files_in_a_confined_process(verb: str, place: Place, tmp
     assert place.secret.read_text() == "key"
 
 
-@pytest.mark.parametrize("ask", [find_by_words, read_by_words])
+def plan_by_words(words: str) -> object:
+    return plan_words(words, JobDefaults())
+
+
+@pytest.mark.parametrize("ask", [find_by_words, read_by_words, plan_by_words])
 def test_tools_of_the_live_view_read_files_in_a_confined_process(
     ask: Callable[[str], object], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
