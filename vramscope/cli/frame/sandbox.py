@@ -103,14 +103,12 @@ def confine_reader(arguments: Namespace) -> None:
     scratch = _make_scratch()
     reads = [path for _, path in list_inputs(arguments)]
     outputs = list(list_outputs(arguments))
-    for use, path in _list_named(arguments, scratch):
-        if use == "read":
-            reads.append(path)
-        else:
-            outputs.append(Output(path, "files"))
+    named = _list_named(arguments, scratch)
+    outputs += [Output(path, "files") for use, path in named if use == "files"]
     # A device or pipe is written to as it is.
     writes = [it.path for it in outputs if it.path.exists() and not (it.path.is_file() or it.path.is_dir())]
     writes += [file for path in reads for file in _list_files_of_log(path)]
+    reads += [path for use, path in named if use == "read"]
     if arguments.verb == "inspect" and arguments.file is None:
         from vramscope.engine.files.flight_record import list_flight_folders
 
