@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from vramscope.engine.errors import UsageError, VramscopeError
-from vramscope.engine.extras import find_missing_package
 from vramscope.engine.model import ADVICE_ACTIONS, Evidence, Finding, NodeStatus
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
 from vramscope.engine.settings import Settings
@@ -439,11 +438,6 @@ def _explain_errors(method: Callable[..., str]) -> Callable[..., str]:
             raise ToolError(error.describe("word")[:1000]) from error
         except ValueError as error:
             raise ToolError(str(error)[:1000]) from error
-        except ModuleNotFoundError as error:
-            missing = find_missing_package(error)
-            if missing is None:
-                raise
-            raise ToolError(str(missing)) from error
 
     return answer
 

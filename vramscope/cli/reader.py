@@ -16,6 +16,7 @@ import msgspec
 
 from vramscope.engine.child_processes import module_command, own_environment
 from vramscope.engine.errors import InputFileError, VramscopeError
+from vramscope.engine.extras import find_missing_package
 from vramscope.engine.settings import Settings
 
 from .frame.parse import parse
@@ -184,6 +185,11 @@ def main() -> None:
         reply = Reply(refusal=error.describe("flag" if kind.is_typed else "word"))
     except ValueError as error:
         reply = Reply(refusal=str(error))
+    except ModuleNotFoundError as error:
+        missing = find_missing_package(error)
+        if missing is None:
+            raise
+        reply = Reply(refusal=str(missing))
     sys.stdout.buffer.write(msgspec.msgpack.encode(reply))
 
 

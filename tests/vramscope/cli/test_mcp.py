@@ -245,7 +245,8 @@ async def test_a_package_that_an_answer_needs_is_named_with_its_extra(
 
     snapshot = str(write_snapshot(tmp_path, small_snapshot()))
     server = make_server(MemoryTools(Settings()), allows_control=False)
-    monkeypatch.setitem(sys.modules, "numpy", None)
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['numpy'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(ToolError, match=r"pip install 'vramscope\[figures\]'"):
         await server.call_tool("inspect", {"file": snapshot})
 
