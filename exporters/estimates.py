@@ -368,6 +368,17 @@ def _describe_method(estimate: StepEstimate) -> Iterator[str]:
     for part in estimate.outside:
         if part.note is not None:
             yield f"{part.name}: {part.note}."
+    if estimate.compiled_graphs:
+        graphs = count(estimate.compiled_graphs, "graph")
+        yield (
+            f"torch.compile: {graphs} traced as the programs that Inductor writes for CUDA allocate and "
+            "reuse buffers; not compared with a GPU."
+        )
+    if estimate.run_eagerly:
+        yield (
+            "torch.compile: what could not be compiled here was traced as it is, so its size is an upper "
+            f"bound: {'; '.join(estimate.run_eagerly)}."
+        )
     if estimate.is_upper_bound:
         yield "Tensors whose sizes depend on values have their largest sizes: an upper bound."
 

@@ -16,8 +16,6 @@ from . import generators, streams
 from .card import Allocator, Card
 from .devices import state
 from .host_memory import MOST_STACKS, Stack, capture_stack
-from .ledger import tell
-from .patching import replace
 from .simulation import Simulation
 from .streams import Stream
 
@@ -246,7 +244,9 @@ def install_device_functions(simulation: Simulation) -> None:
     low._cuda_init = lambda: None
     low._cuda_getDevice = lambda: state.device
     low._cuda_setDevice = _make_set(simulation)
-    low._cuda_exchangeDevice = low._cuda_maybeExchangeDevice = _make_exchange(simulation)
+    # Two functions: Dynamo knows each by its identity.
+    low._cuda_exchangeDevice = _make_exchange(simulation)
+    low._cuda_maybeExchangeDevice = _make_exchange(simulation)
     low._cuda_synchronize = lambda: _synchronize(simulation)
     low._cuda_canDeviceAccessPeer = lambda device, peer: True
     low._cuda_getArchFlags = lambda: "sm_{}{}".format(*simulation.config.capability)
@@ -258,7 +258,7 @@ def install_device_functions(simulation: Simulation) -> None:
     low._cuda_isInBadFork = cuda._is_in_bad_fork = lambda: simulation.devices.is_foreign
     cuda._cudart = CudaRuntime(simulation)
     cuda._exchange_device = low._cuda_exchangeDevice
-    cuda._maybe_exchange_device = low._cuda_exchangeDevice
+    cuda._maybe_exchange_device = low._cuda_maybeExchangeDevice
     cuda._get_device_properties = _make_properties(simulation)
     cuda._device_count_nvml = lambda: -1
     cuda._cached_device_count = None
@@ -382,7 +382,7 @@ def install_cuda_surface(simulation: Simulation) -> None:
     generators.install(simulation)
     install_accelerator(simulation)
     install_replication()
-    install_refusals(simulation)
+    install_refusals()
 
 
 Tensors = Sequence[Any]
@@ -417,12 +417,8 @@ def _gather(tensors: Tensors, dim: int, destination: int | None) -> Any:
     return torch.cat([tensor.to(target) for tensor in tensors], dim)
 
 
-# Modes of torch.compile that capture graphs.
-_GRAPH_MODES = ("reduce-overhead", "max-autotune")
-
-
-def install_refusals(simulation: Simulation) -> None:
-    """Refuse CUDA graphs, and run eagerly what would be compiled."""
+def install_refusals() -> None:
+    """Refuse CUDA graphs."""
     refused: dict[str, Any] = {
         **{name: _make_refusing_class(name) for name in ("CUDAGraph", "graph")},
         **{name: _make_refusal(name) for name in ("make_graphed_callables", "graph_pool_handle")},
@@ -430,20 +426,6 @@ def install_refusals(simulation: Simulation) -> None:
     for owner in (torch.cuda, torch.cuda.graphs):
         for name, refusal in refused.items():
             setattr(owner, name, refusal)
-
-    def compile(model: Any = None, **options: Any) -> Any:
-        """Return a model or function as it is; as a decorator with options, return one that does so."""
-        chosen = options.get("options") or {}
-        if options.get("mode") in _GRAPH_MODES or chosen.get("triton.cudagraphs"):
-            simulation.uses.has_graphs = True
-        tell("torch.compile is run eagerly here, so memory is that of eager mode")
-        return (lambda function: function) if model is None else model
-
-    def compile_in_place(module: Any, **options: Any) -> None:
-        compile(module, **options)
-
-    replace(torch, "compile", lambda original: compile)
-    replace(torch.nn.Module, "compile", lambda original: compile_in_place)
 
 
 def _make_refusal(name: str) -> Callable[..., Any]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils import _device as default_devices
 from torch.utils._python_dispatch import _pop_mode
 
 from . import direct_attention, distributed
 from .card import AllocatorModule, DeviceMemory, PrivateMemory, SimulationConfig
+from .compiled_regions import install_compile
 from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
 from .host_memory import watch_host, watch_nothing
 from .kernels import FusedKernels, install_cuda_types
 from .ledger import CardLedger
-from .patching import replace
+from .patching import PatchedNames, replace
 from .simulation import Simulation
 from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
 
@@ -116,6 +119,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     devices = simulation.devices
     registry = simulation.registry
     transfers = simulation.transfers
+    patched = _watch_patches() if config.is_fake else None
     install_cuda_surface(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
     StorageMethods(devices, registry).install()
@@ -128,8 +132,52 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     install_autocast()
     distributed.install(registry, simulation.post)
     install_threads(simulation, _make_mode(simulation))
+    if patched is not None:
+        for names in patched:
+            names.finish()
+    install_compile(simulation, patched)
     atexit.register(_close, simulation)
     return simulation
+
+
+def _watch_patches() -> tuple[PatchedNames, PatchedNames]:
+    """Watch what is replaced of tensors, and of devices, so that a compiler can see torch without it."""
+    from torch._subclasses import fake_tensor
+
+    flex = sys.modules.get("torch._higher_order_ops.flex_attention")
+    tensors = PatchedNames(
+        [
+            torch,
+            torch.Tensor,
+            torch.UntypedStorage,
+            torch._VF,
+            torch._subclasses,
+            torch.fft,
+            torch.nested,
+            torch.nn.Module,
+            torch.nn.functional,
+            torch.nn.init,
+            torch.utils,
+            default_devices,
+            default_devices.DeviceContext,
+            torch._C._nn,
+            fake_tensor.FakeTensor,
+            *([] if flex is None else [flex.FlexAttentionHOP]),
+        ],
+        # A script has objects of these; autocast of CUDA is that of the host, also where a compiler looks.
+        left_out=(
+            "Generator",
+            "Stream",
+            "Event",
+            "set_autocast_enabled",
+            "set_autocast_dtype",
+            "set_autocast_gpu_dtype",
+        ),
+    )
+    cuda = torch.cuda
+    return tensors, PatchedNames(
+        [cuda, cuda.graphs, cuda.memory, cuda.nccl, cuda.streams, torch._C], left_out=("Stream", "Event")
+    )
 
 
 def _make_mode(simulation: Simulation) -> AccountingMode:

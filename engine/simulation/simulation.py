@@ -8,6 +8,7 @@ import torch
 
 from .alone import Post
 from .card import AllocatorModule, Card, DeviceMemory, SimulationConfig
+from .compiled_regions import CompiledRegions
 from .devices import Devices, state
 from .host_memory import HostMemory
 from .outside import OutsideUses
@@ -38,6 +39,7 @@ class Simulation:
         # File and line of whatever has read a value that does not exist.
         self.list_readings: Callable[[], list[tuple[str, object]]] = list
         self.uses = OutsideUses()
+        self.regions = CompiledRegions()
         # The probe reads this as `torch.cuda._vramscope_simulated`.
         self.mark: dict[str, Any] = {
             "job": config.job,

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -59,6 +60,8 @@ class KindMarks:
 
     def install(self) -> None:
         """Follow every module and every optimizer of this process."""
+        # What a compiled module says at each call, as there are hooks on all modules: they are ours.
+        warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
         self.place.install()
         # `torch.optim` hides its module of this name behind the class.
         optimizer = import_module("torch.optim.optimizer")
@@ -104,6 +107,8 @@ class KindMarks:
 
     def _note_gradients(self, optimizer: Any) -> None:
         for parameter, owner in self._list_parameters(optimizer):
+            # A module whose caller is compiled is never seen.
+            self._mark(parameter, PARAMETER, owner)
             for name in ("grad_sample", "summed_grad"):
                 _each_tensor(getattr(parameter, name, None), self._marker(SAMPLE_GRADIENT, owner))
             _each_tensor(parameter.grad, self._marker(GRADIENT, owner))
@@ -265,7 +270,7 @@ class StepPlace:
 
     def name_modules(self, root: nn.Module) -> None:
         """Name a model and everything in it; names of a second model begin with its class."""
-        kind = type(root).__name__
+        kind = type(getattr(root, "_orig_mod", root)).__name__  # not that of what `torch.compile` returns
         before = f"{kind}." if len(self.names) > 1 else ""
         for name, module in root.named_modules():
             if module not in self._numbers:
@@ -594,6 +599,8 @@ def trace_all(request: dict[str, Any], simulation: Simulation | None = None) -> 
         "readings": readings,
         "groups": uses["groups"],
         "has_graphs": uses["has_graphs"],
+        "compiled_graphs": simulation.regions.graphs,
+        "run_eagerly": simulation.regions.reasons,
         "has_benchmark": uses["has_benchmark"],
     }
 

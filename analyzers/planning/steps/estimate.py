@@ -369,6 +369,8 @@ def _build(
         fallback=request.fallback,
         readings=result.readings,
         is_upper_bound=request.is_upper_bound,
+        compiled_graphs=result.compiled_graphs,
+        run_eagerly=result.run_eagerly,
         ranks=request.ranks,
         rank=request.rank,
         gpu=None if request.gpu is None else request.gpu.name,

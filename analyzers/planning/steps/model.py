@@ -87,7 +87,11 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupUse, ...] = ()
     """Groups of more than one rank that moved tensors of the card."""
     has_graphs: bool = False
-    """Whether torch.compile was asked for CUDA graphs; it runs eagerly here."""
+    """Whether torch.compile was asked for CUDA graphs, which are not captured here."""
+    compiled_graphs: int = 0
+    """Graphs whose buffers are those of the compiler's programs."""
+    run_eagerly: tuple[str, ...] = ()
+    """Why something that the script compiles was run as it is."""
     has_benchmark: bool = False
     """Whether cuDNN was to try algorithms for a convolution."""
     error: tuple[ErrorPart, ...] | None = None
@@ -197,6 +201,12 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that read values, which tensors without storage do not have; they got stand-ins."""
     is_upper_bound: bool = False
     """Whether tensors whose sizes depend on values have their largest sizes."""
+    compiled_graphs: int = 0
+    """Graphs of torch.compile that were traced as Inductor's programs for CUDA allocate them, which was not
+    compared with a GPU; those of each traced depth, and of each recompilation."""
+    run_eagerly: tuple[str, ...] = ()
+    """Why something that torch.compile was called for was traced as it is, so that its size is an upper
+    bound; at most four reasons."""
     ranks: int | None = None
     """Ranks of the training; null for one process."""
     rank: int | None = None

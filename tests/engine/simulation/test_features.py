@@ -100,7 +100,7 @@ def test_the_state_of_an_optimizer_is_on_the_card_where_parameters_are_sharded(t
     assert grown_bytes == 2 * 64 * 64 * 4
 
 
-def test_compiling_is_left_out_and_said_once_and_output_is_untouched(tmp_path: Path) -> None:
+def test_with_storage_compiling_is_left_out_and_said_once_and_output_is_untouched(tmp_path: Path) -> None:
     result = run_script(
         tmp_path,
         """
@@ -115,7 +115,8 @@ def test_compiling_is_left_out_and_said_once_and_output_is_untouched(tmp_path: P
     )
     assert result.stdout == "torch.Size([1, 2])\n"
     assert result.stderr == (
-        "vramscope simulate: torch.compile is run eagerly here, so memory is that of eager mode\n"
+        "vramscope simulate: torch.compile is run eagerly here, so memory is that of eager mode: it is "
+        "compiled only where tensors have no storage (--fake)\n"
     )
 
 

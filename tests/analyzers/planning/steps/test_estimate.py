@@ -135,11 +135,40 @@ def test_graphs_of_the_compiler_add_a_pool_of_their_own_at_the_upper_end() -> No
         judge_traces(trace_steps(request), request, None)
         for request in (StepRequest(factory="trainings:plain"), StepRequest(factory="trainings:graphed"))
     )
-    assert graphed.reserved_peak_bytes == eager.reserved_peak_bytes
     made = shares(graphed)["activation"] + shares(graphed)["temporary"]
-    assert graphed.card_least_bytes == eager.card_least_bytes
-    assert graphed.card_most_bytes == eager.card_most_bytes + made + 2 * 28 * MIB
+    assert "CUDA graphs" not in [part.name for part in eager.outside]
     assert graphed.outside[-1].name == "CUDA graphs"
+    assert graphed.outside[-1].least_bytes == 0
+    assert graphed.outside[-1].most_bytes == made + 2 * 28 * MIB
+
+
+def test_a_compiled_model_needs_less_and_the_text_says_how_it_was_counted() -> None:
+    eager, compiled = (
+        judge_traces(trace_steps(request), request, None)
+        for request in (StepRequest(factory="trainings:plain"), StepRequest(factory="trainings:graphed"))
+    )
+    assert eager.compiled_graphs == 0
+    assert compiled.compiled_graphs == 1
+    assert compiled.run_eagerly == ()
+    assert compiled.live_peak_bytes < eager.live_peak_bytes
+    assert shares(compiled)["parameter"] == shares(eager)["parameter"]
+    assert shares(compiled)["optimizer state"] == shares(eager)["optimizer state"]
+    text = " ".join(describe_step_estimate(compiled, 80).split())
+    assert "torch.compile: 1 graph traced as the programs that Inductor writes for CUDA" in text
+    assert "not compared with a GPU" in text
+
+
+def test_what_cannot_be_compiled_is_traced_as_it_is_and_called_an_upper_bound() -> None:
+    plain, other = (
+        judge_traces(trace_steps(request), request, None)
+        for request in (
+            StepRequest(factory="trainings:plain"),
+            StepRequest(factory="trainings:compiled_else"),
+        )
+    )
+    assert other.live_peak_bytes == plain.live_peak_bytes
+    assert other.run_eagerly == ("the backend aot_eager is not Inductor",)
+    assert "upper bound: the backend aot_eager" in " ".join(describe_step_estimate(other, 80).split())
 
 
 def test_the_largest_convolution_is_found_with_its_input_and_output() -> None:

@@ -69,6 +69,12 @@ def graphed() -> Any:
     return model, optimizer, make_step(model, optimizer, 4)
 
 
+def compiled_else() -> Any:
+    model = torch.compile(GPT(2).cuda(), backend="aot_eager")
+    optimizer = torch.optim.AdamW(model.parameters())
+    return model, optimizer, make_step(model, optimizer, 4)
+
+
 def mixed(batch_size: int = 4) -> Any:
     return plain(batch_size=batch_size, is_mixed=True)[2]
 
