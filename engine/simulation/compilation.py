@@ -22,6 +22,7 @@ from typing import Any, Callable
 import torch
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import convert_frame, eval_frame, exc, trace_rules
+from torch._dynamo.types import FrameAction, FrameExecStrategy
 from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._functorch import config as functorch_config
@@ -30,6 +31,7 @@ from torch._inductor import graph as inductor_graph
 from torch._inductor import scheduler
 from torch._inductor.select_algorithm import extern_kernels
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.modules import module as module_hooks
 from torch.utils import _pytree as pytree
 from torch.utils import _triton as triton_version
@@ -143,12 +145,19 @@ class Compiler:
         return made
 
 
+_NEITHER_IT_NOR_WHAT_IT_CALLS = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
+
+
 def _let_dynamo_see_the_host(compiler: Compiler) -> None:
     convert = convert_frame.CatchErrorsWrapper.__call__
+    # Its kernel is simulated: a graph ends there.
+    trace_rules._disallowed_callable_ids.add(id(flex_attention))
 
     def call(wrapper: Any, frame: Any, *rest: Any) -> Any:
         if frame.f_code.co_filename.startswith(_OURS):
             return convert_frame.ConvertFrameReturn()
+        if frame.f_code is flex_attention.__code__:
+            return convert_frame.ConvertFrameReturn(_NEITHER_IT_NOR_WHAT_IT_CALLS)
         with compiler.seeing_the_host():
             return convert(wrapper, frame, *rest)
 
@@ -415,7 +424,8 @@ def _empty_on_card(size: Any, stride: Any, dtype: torch.dtype) -> Any:
 
 
 def _reinterpret(tensor: Any, size: Any, stride: Any, offset: int = 0) -> Any:
-    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
+    # To autograd it is no view: a script may change what a program returns.
+    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset).detach()
 
 
 _ALLOCATING: dict[str, Any] = {

@@ -47,13 +47,16 @@ def install_compile(simulation: Simulation, patched: tuple[PatchedNames, Patched
     regions = simulation.regions
     compiler: list[Compiler] = []
 
-    def find_compiler(tensors: PatchedNames, devices: PatchedNames) -> Compiler:
+    def find_compiler(tensors: PatchedNames, devices: PatchedNames) -> Compiler | None:
         if not compiler:
-            # The compiler is not loaded for those who do not ask for it.
-            from . import compilation
+            try:
+                # The compiler is not loaded for those who do not ask for it.
+                from . import compilation
 
-            compiler.append(compilation.Compiler(tensors, devices, regions))
-        return compiler[0]
+                compiler.append(compilation.Compiler(tensors, devices, regions))
+            except (ImportError, AttributeError) as error:
+                regions.note_failure(f"the compiler of PyTorch {torch.__version__} is not supported: {error}")
+        return compiler[0] if compiler else None
 
     def compile(
         model: Any = None,
@@ -70,18 +73,20 @@ def install_compile(simulation: Simulation, patched: tuple[PatchedNames, Patched
         chosen = options or {}
         if mode in _GRAPH_MODES or chosen.get("triton.cudagraphs"):
             simulation.uses.has_graphs = True
-        if disable:
-            return model if model is not None else lambda function: function
-        if backend not in ("inductor", None):
-            regions.note_failure(f"the backend {backend} is not Inductor")
-        elif patched is None:
-            regions.note_failure("it is compiled only where tensors have no storage (--fake)")
-        else:
-            compiler = find_compiler(*patched)
-            if model is not None:
-                return compiler.compile(model, dynamic, chosen)
-            return lambda function: compiler.compile(function, dynamic, chosen)
-        return model if model is not None else lambda function: function
+        found: Compiler | None = None
+        if not disable and getattr(backend, "__name__", backend) != "eager":
+            if backend not in ("inductor", None):
+                name = getattr(backend, "__name__", backend)
+                regions.note_failure(f"the backend {name} is not Inductor")
+            elif patched is None:
+                regions.note_failure("it is compiled only where tensors have no storage (--fake)")
+            else:
+                found = find_compiler(*patched)
+
+        def compile_one(function: Any) -> Any:
+            return function if found is None else found.compile(function, dynamic, chosen)
+
+        return compile_one if model is None else compile_one(model)
 
     def compile_in_place(module: Any, **options: Any) -> None:
         # Not the call of the module: what looks on at modules (hooks) is not for the compiler.

@@ -153,7 +153,7 @@ compiled = torch.compile(model)
 def measure(rows, called):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    called(torch.randn(rows, 64, device="cuda")).mean().backward()
+    called(torch.randn(rows, 64, device="cuda")).mul_(2).mean().backward()
     model.zero_grad()
     return torch.cuda.max_memory_allocated() - before
 print(json.dumps([[measure(rows, called) for called in (model, compiled)] for rows in (1024, 2048, 4096)]))
@@ -184,6 +184,21 @@ print(compiled(torch.randn(8, 64, device="cuda")).shape)
     )
     assert "RuntimeError: no program for this graph" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_compiler_that_is_not_known_is_left_out_and_said(tmp_path: Path) -> None:
+    result = run_script(
+        tmp_path,
+        MODEL
+        + """
+sys.modules["torch._inductor.scheduler"] = None
+print(torch.compile(make_model().cuda())(torch.randn(8, 64, device="cuda")).shape)
+""",
+        {"total_bytes": 1 << 30, "is_fake": True, "has_stand_ins": True},
+    )
+    assert result.stdout == "torch.Size([8, 64])\n", result.stderr
+    assert "run eagerly here, so memory is that of eager mode: the compiler of PyTorch" in result.stderr
+    assert "scheduler" in result.stderr
 
 
 def test_the_compiler_is_not_loaded_for_those_who_do_not_compile(tmp_path: Path) -> None:
