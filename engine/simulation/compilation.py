@@ -59,6 +59,23 @@ _WITHOUT_CARD = {
 _LONGEST = 200
 
 
+class _Backend:
+    """Equal backends share what they have compiled: layers that are compiled one by one, for example."""
+
+    def __init__(self, compiler: Compiler, options: dict[str, Any]) -> None:
+        self._compiler = compiler
+        self._options = options
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backend) and self._options == other._options
+
+    def __hash__(self) -> int:
+        return len(self._options)
+
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        return self._compiler.compile_graph(graph, inputs, self._options)
+
+
 class Compiler:
     """`torch.compile` of a process with tensors without storage."""
 
@@ -83,11 +100,9 @@ class Compiler:
 
     def compile(self, function: Any, dynamic: bool | None, options: dict[str, Any]) -> Any:
         """Return a module or function that is compiled when it is called."""
-
-        def backend(graph: Any, inputs: Any) -> Any:
-            return self._compile_graph(graph, inputs, options)
-
-        optimize = eval_frame.optimize(backend=backend, dynamic=dynamic, guard_filter_fn=self._choose_guards)
+        optimize = eval_frame.optimize(
+            backend=_Backend(self, options), dynamic=dynamic, guard_filter_fn=self._choose_guards
+        )
         return optimize(function)
 
     def _choose_guards(self, guards: Any) -> list[bool]:
@@ -122,7 +137,7 @@ class Compiler:
     def _leave(self) -> None:
         self._depth -= 1
 
-    def _compile_graph(self, graph: Any, inputs: Any, options: dict[str, Any]) -> Any:
+    def compile_graph(self, graph: Any, inputs: Any, options: dict[str, Any]) -> Any:
         patches = {**options, **_WITHOUT_CARD}
         _use_one_attention(graph)
         with ExitStack() as stack:

@@ -31,6 +31,11 @@ class CompiledRegions:
     def note_graph(self) -> None:
         self.graphs += 1
 
+    def forget_programs(self) -> None:
+        """Compile all again: Dynamo does so for one function a few times only, and then runs it eagerly."""
+        if self.graphs:
+            torch._dynamo.reset()
+
     def note_failure(self, reason: str) -> None:
         if reason not in self.reasons and len(self.reasons) < _MOST_REASONS:
             self.reasons.append(reason)

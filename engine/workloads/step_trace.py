@@ -418,6 +418,7 @@ class StepTracer:
 
     def __init__(self, simulation: Simulation) -> None:
         self._card = simulation.cards[0]
+        self._regions = simulation.regions
         self._log = BlockLog()
         self._kinds = KindMarks(self._log, simulation.registry)
         self._kinds.install()
@@ -426,6 +427,7 @@ class StepTracer:
 
     def trace(self, request: dict[str, Any], layers: int | None) -> dict[str, Any]:
         """Return what a training allocated, and where; without `layers` the function's own default counts."""
+        self._regions.forget_programs()
         gc.collect()
         self._card.empty_cache()
         self._log.begin()
