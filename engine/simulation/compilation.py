@@ -439,7 +439,7 @@ def _empty_on_card(size: Any, stride: Any, dtype: torch.dtype) -> Any:
 
 
 def _reinterpret(tensor: Any, size: Any, stride: Any, offset: int = 0) -> Any:
-    # To autograd it is no view: a script may change what a program returns.
+    # To autograd it is no view: FSDP2 warns of those.
     return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset).detach()
 
 

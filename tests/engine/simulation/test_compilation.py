@@ -163,6 +163,20 @@ print(json.dumps([[measure(rows, called) for called in (model, compiled)] for ro
     assert found[0][1] < found[1][1] < found[2][1]
 
 
+def test_what_a_compiled_model_returns_is_no_view(tmp_path: Path) -> None:
+    """FSDP2 warns of views."""
+    is_view = fake_answers(
+        tmp_path,
+        MODEL
+        + """
+with torch.no_grad():
+    output = torch.compile(make_model().cuda())(torch.randn(2, 4, 64, device="cuda"))
+print(json.dumps(output._is_view()))
+""",
+    )
+    assert is_view is False
+
+
 def test_what_the_compiler_refuses_runs_as_it_is_and_its_reason_is_said(tmp_path: Path) -> None:
     result = run_script(
         tmp_path,
