@@ -159,7 +159,7 @@ def test_an_agent_that_is_killed_while_the_job_runs_is_started_again(tmp_path: P
         mark.touch()
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert re.fullmatch(r"vramscope run: ended after [^\n]*\n", said)
+    assert said.splitlines()[-1].startswith("vramscope run: ended after ")
 
 
 def test_an_agent_that_is_there_is_used(mark: Path) -> None:
