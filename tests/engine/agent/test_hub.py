@@ -266,7 +266,13 @@ def test_it_samples_in_calm_while_a_worker_alone_follows_and_nothing_is_urgent(
             _until(client, _has_seq(5))
             assert not producer.is_calm
             assert client.history.columns("GPU-a", "used", 1005.0, 1.0, 3).last.count(None) == 0
-        seqs = [it.seq for it in stream.events(0.5) if isinstance(it, Sample)]
+        seqs: list[int] = []
+
+        def hear() -> bool:
+            seqs.extend(it.seq for it in stream.events(0.1) if isinstance(it, Sample))
+            return seqs[-1:] == [5]
+
+        wait_until(hear, what="the newest sample")
         assert seqs == [1, 2, 3, 4, 5]
         stream.close()
 
