@@ -66,11 +66,10 @@ def _await(process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool]) -> 
 FIRST_WITHIN_S = 600
 # Between the end of one process and the start of the next a hub stays this long.
 LINGER_S = 30
-# How often the `run` of a job looks whether its hub serves; less often after it could not be started.
-KEPT_EVERY_S = 5.0
-_KEPT_AT_LEAST_EVERY_S = 640.0
-# An agent that its service manager starts again serves by then: the units wait 5 s.
+# Checks, each 5 s after the one before. An agent that its service manager starts again, which waits for
+# 5 s, serves by the third.
 _MISSED_BEFORE_START = 3
+_MOST_MISSED = 96
 
 
 def find_or_start_hub(folder: Path) -> None:
@@ -108,25 +107,26 @@ class HubKeeper:
         self._folder = folder
         self._complain = complain
         self._missed = 0
-        self._pause_s = KEPT_EVERY_S
+        self._patience = _MISSED_BEFORE_START
 
     def start(self) -> None:
         """Start a hub if none serves; without one the job still runs."""
         try:
             find_or_start_hub(self._folder)
         except (VramscopeError, OSError) as error:
-            if self._pause_s == KEPT_EVERY_S:
+            if self._patience == _MISSED_BEFORE_START:
                 self._complain(str(error))
-            self._pause_s = min(2 * self._pause_s, _KEPT_AT_LEAST_EVERY_S)
-        else:
-            self._pause_s = KEPT_EVERY_S
+            self._patience = min(2 * self._patience, _MOST_MISSED)
 
-    def check(self) -> float:
-        """Start a hub if none has served for a while; return after how many seconds to call again."""
-        self._missed = 0 if is_hub_alive(self._folder) else self._missed + 1
-        if self._missed >= _MISSED_BEFORE_START:
+    def check(self) -> None:
+        """Start a hub if several checks have found none; more of them after each failure to start one."""
+        if is_hub_alive(self._folder):
+            self._missed, self._patience = 0, _MISSED_BEFORE_START
+            return
+        self._missed += 1
+        if self._missed >= self._patience:
+            self._missed = 0
             self.start()
-        return self._pause_s
 
 
 def _spawn(folder: Path) -> "subprocess.Popen[bytes]":

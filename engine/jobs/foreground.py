@@ -28,6 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _FROM_KERNEL = 0x80
 # Faults of this very process, and what nobody can block.
 _OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
+_EVERY_S = 5.0
 # Slurm signals every process of a step by itself.
 _SIGNALS_EACH_PROCESS = "slurmstepd"
 
@@ -68,12 +69,12 @@ class Ended(NamedTuple):
 
 
 def run_in_foreground(
-    command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float]
+    command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], None]
 ) -> Ended:
     """Run a command to its end.
 
     Args:
-        meanwhile: Called again and again while it runs; returns after how many seconds next.
+        meanwhile: Called every 5 s while it runs.
 
     Raises:
         OSError: It cannot be run.
@@ -138,17 +139,18 @@ def find_script(command: Sequence[str], environment: Mapping[str, str], error: O
     return None if path is None else ["/bin/sh", path, *command[1:]]
 
 
-def _wait(pid: int, meanwhile: Callable[[], float]) -> Ended:
+def _wait(pid: int, meanwhile: Callable[[], None]) -> Ended:
     """Wait for the end of a child, stop and continue with it, and pass signals on."""
     signals = signal.valid_signals() - _OWN - {signal.SIGKILL, signal.SIGSTOP}
-    next_s = time.monotonic() + meanwhile()
+    next_s = time.monotonic() + _EVERY_S
     while True:
         ended = _reap(pid)
         if ended is not None:
             return ended
         got = signal.sigtimedwait(signals, max(next_s - time.monotonic(), 0.0))
         if got is None:
-            next_s = time.monotonic() + meanwhile()
+            meanwhile()
+            next_s = time.monotonic() + _EVERY_S
         elif got.si_signo != signal.SIGCHLD and not _is_everybodys(got):
             _send(pid, got.si_signo)
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.components import require_package
+from vramscope.engine.jobs.background import HubKeeper
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
@@ -160,6 +161,17 @@ def test_an_agent_that_is_killed_while_the_job_runs_is_started_again(tmp_path: P
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.splitlines()[-1].startswith("vramscope run: ended after ")
+
+
+def test_an_agent_that_cannot_be_started_again_is_complained_of_once(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    said: list[str] = []
+    keeper = HubKeeper(tmp_path, said.append)
+    keeper.start()
+    for _ in range(100):
+        keeper.check()
+    (complaint,) = said
+    assert "chmod 700" in complaint
 
 
 def test_an_agent_that_is_there_is_used(mark: Path) -> None:

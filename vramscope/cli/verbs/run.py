@@ -158,6 +158,10 @@ def run(arguments: Namespace) -> int:
             summary=summary,
         )
 
+    def meanwhile() -> None:
+        keep_hub()
+        check_recording()
+
     try:
         if arguments.quiet or not is_there:
             raise become(command, prepare(None))
@@ -172,7 +176,7 @@ def run(arguments: Namespace) -> int:
                 prepare(summary),
                 summary,
                 device,
-                meanwhile=lambda: min(keep_hub(), check_recording()),
+                meanwhile=meanwhile,
                 at_end=check_recording,
             )
     except OSError as error:
@@ -181,8 +185,8 @@ def run(arguments: Namespace) -> int:
     return end_likewise(ended)
 
 
-def _do_nothing() -> float:
-    return 86_400.0
+def _do_nothing() -> None:
+    """Stand for what is not asked for."""
 
 
 def _run_and_report(
@@ -191,8 +195,8 @@ def _run_and_report(
     summary: Path | None,
     device: "SimulatedDevice | None",
     *,
-    meanwhile: "Callable[[], float]",
-    at_end: "Callable[[], float]",
+    meanwhile: "Callable[[], None]",
+    at_end: "Callable[[], None]",
 ) -> "Ended":
     """Run the command to its end, and print how it ended; raises OSError if it cannot be run."""
     import time
@@ -299,7 +303,7 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
     return path.absolute()
 
 
-def _provide_hub(folder: Path) -> "Callable[[], float]":
+def _provide_hub(folder: Path) -> "Callable[[], None]":
     """Start a hub if none runs, and return what starts another if it ends."""
     from vramscope.engine.jobs.background import HubKeeper
 
@@ -310,7 +314,7 @@ def _provide_hub(folder: Path) -> "Callable[[], float]":
     return keeper.check
 
 
-def _record(folder: Path, path: Path, job: str) -> "Callable[[], float]":
+def _record(folder: Path, path: Path, job: str) -> "Callable[[], None]":
     """Start a process that records until this one, which becomes the job, has ended.
 
     Return what says that it has ended before.
@@ -319,7 +323,7 @@ def _record(folder: Path, path: Path, job: str) -> "Callable[[], float]":
     import time
 
     from vramscope.engine.files.base.input_file import show_path
-    from vramscope.engine.jobs.background import KEPT_EVERY_S, JobRecording, name_recording
+    from vramscope.engine.jobs.background import JobRecording, name_recording
     from vramscope.engine.paths import open_runtime_folder
 
     open_runtime_folder(folder)
@@ -328,11 +332,10 @@ def _record(folder: Path, path: Path, job: str) -> "Callable[[], float]":
     told = recording.start() or f"recording into {show_path(output)} until the job has ended"
     complain(told, program="vramscope run")
 
-    def check() -> float:
+    def check() -> None:
         failure = recording.find_failure()
         if failure is not None:
             complain(failure, program="vramscope run")
-        return KEPT_EVERY_S
 
     return check
 
