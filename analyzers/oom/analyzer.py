@@ -84,12 +84,17 @@ def state_forecast(
 
 def is_news(before: Finding, after: Finding) -> bool:
     """Return whether a person would notice the difference."""
-    if before.severity != after.severity:
+    if before.severity != after.severity or _is_doubted(before) != _is_doubted(after):
         return True
-    told = TIME_LEFT.read_number(before) or 0.0
+    published = TIME_LEFT.read_number(before) or 0.0
     seen = TIME_LEFT.read_number(after) or 0.0
-    left = told - (after.updated_s - before.updated_s)
-    return abs(seen - told) > max(1.0, NEWS_SHARE * told) or abs(seen - left) > max(5.0, NEWS_SHARE * told)
+    left = published - (after.updated_s - before.updated_s)
+    least = NEWS_SHARE * published
+    return abs(seen - published) > max(1.0, least) or abs(seen - left) > max(5.0, least)
+
+
+def _is_doubted(finding: Finding) -> bool:
+    return (BELIEF.read_number(finding) or 0.0) < BELIEVED
 
 
 def _name(subject: Subject) -> str:
@@ -111,7 +116,8 @@ def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     pace = _word_pace(watch)
     left = _format_left(forecast.middle_s)
     what = "peaks" if _is_of_peaks(watch) else "live tensors"
-    return f"{name} out of memory in {left} ({span}, {format_share(forecast.belief)}): {what} grow by {pace}"
+    ends = "out of memory in" if forecast.belief >= BELIEVED else "may run out of memory in"
+    return f"{name} {ends} {left} ({span}, {format_share(forecast.belief)}): {what} grow by {pace}"
 
 
 def _format_left(seconds: float) -> str:
@@ -215,12 +221,12 @@ class OomTrack(OpenFinding):
         self._trend = DeviceTrendTrack()
         # The newest assessment, until it is collected.
         self._assessed: Assessment | None = None
-        self._told: Assessment | None = None
-        self._foreseen_s: float | None = None
+        self._published: Assessment | None = None
+        self._forecast_s: float | None = None
 
     def adopt(self, finding: Finding) -> None:
         super().adopt(finding)
-        self._foreseen_s = finding.updated_s
+        self._forecast_s = finding.updated_s
 
     def observe(self, subject: Subject) -> Sequence[Finding]:
         watch = self._watch
@@ -230,8 +236,8 @@ class OomTrack(OpenFinding):
             return ()
         because = watch.lost_because
         if because is not None:
-            self._foreseen_s = None
-            is_assessed = self._told is not None or self._assessed is not None
+            self._forecast_s = None
+            is_assessed = self._published is not None or self._assessed is not None
             self._assessed = assess_unknown(subject, because) if is_assessed else None
         if self.is_settled(subject.sample.time_s):
             return ()
@@ -244,9 +250,9 @@ class OomTrack(OpenFinding):
         """Return the newest assessment where it differs from the one returned before."""
         newest = self._assessed
         self._assessed = None
-        if newest is None or (self._told is not None and not is_other(self._told, newest)):
+        if newest is None or (self._published is not None and not is_other(self._published, newest)):
             return None
-        self._told = newest
+        self._published = newest
         return newest
 
     def _conclude(self, subject: Subject) -> Sequence[Finding]:
@@ -258,12 +264,12 @@ class OomTrack(OpenFinding):
         self._assessed = assess_forecast(subject, watch, forecast)
         severity = grade_finding(forecast)
         if severity is not None:
-            self._foreseen_s = time_s
+            self._forecast_s = time_s
             stated = state_forecast(self.finding or _open(subject), subject, watch, forecast, severity)
             return self.state(stated) if self.finding is None or is_news(self.finding, stated) else ()
         if watch.growth.ended_because is not None:
             return self.close(time_s, watch.growth.ended_because)
-        if self._foreseen_s is not None and time_s - self._foreseen_s >= CALM_S:
+        if self._forecast_s is not None and time_s - self._forecast_s >= CALM_S:
             return self.close(time_s, "no longer forecast")
         return ()
 
@@ -380,21 +386,25 @@ def _is_fast(watch: Watch) -> bool:
     return pace is not None and max(0.0, floors.headroom_bytes) < HIGH_S * pace
 
 
-def is_other(told: Assessment, newest: Assessment) -> bool:
+def is_other(published: Assessment, newest: Assessment) -> bool:
     """Return whether a person would notice the difference between two assessments."""
-    if told.level != newest.level or told.reason != newest.reason:
+    if (published.level, published.reason, published.is_doubted) != (
+        newest.level,
+        newest.reason,
+        newest.is_doubted,
+    ):
         return True
-    if is_other_trend(told.device_trend, newest.device_trend):
+    if is_other_trend(published.device_trend, newest.device_trend):
         return True
-    if abs((told.probability or 0.0) - (newest.probability or 0.0)) >= SEEN_PROBABILITY:
+    if abs((published.probability or 0.0) - (newest.probability or 0.0)) >= SEEN_PROBABILITY:
         return True
     pairs = (
-        (told.oom_in_s, newest.oom_in_s),
-        (told.floor_bytes, newest.floor_bytes),
-        (told.peak_bytes, newest.peak_bytes),
-        (told.capacity_bytes, newest.capacity_bytes),
-        (told.watched_s, newest.watched_s),
-        (told.growth_bytes_per_s, newest.growth_bytes_per_s),
+        (published.oom_in_s, newest.oom_in_s),
+        (published.floor_bytes, newest.floor_bytes),
+        (published.peak_bytes, newest.peak_bytes),
+        (published.capacity_bytes, newest.capacity_bytes),
+        (published.watched_s, newest.watched_s),
+        (published.growth_bytes_per_s, newest.growth_bytes_per_s),
     )
     return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
 
@@ -426,19 +436,13 @@ POSSIBLE = 0.2
 def grade_finding(forecast: Forecast) -> Severity | None:
     """Return the severity of a finding on a forecast; None where no error is forecast."""
     middle_s = forecast.middle_s
-    if middle_s is not None and forecast.belief >= BELIEVED:
-        severe_share = SEVERE_SHARE_OF_PEAKS if forecast.is_of_peaks else SEVERE_SHARE
-        severity = grade_time_left(middle_s, forecast.share, severe_share)
-        if forecast.is_scattered and severity is not None:
-            return min(severity, "medium", key=SEVERITIES.index)
-        is_raised = (
-            severity is not None
-            and forecast.is_pressed
-            and middle_s >= HIGH_S
-            and forecast.share >= severe_share
-        )
-        return "high" if is_raised else severity
-    return None
+    if middle_s is None or not forecast.is_believed:
+        return None
+    severe_share = SEVERE_SHARE_OF_PEAKS if forecast.is_of_peaks else SEVERE_SHARE
+    severity = grade_time_left(middle_s, forecast.share, severe_share)
+    if forecast.is_scattered and severity is not None:
+        return min(severity, "medium", key=SEVERITIES.index)
+    return severity
 
 
 def grade_assessment(forecast: Forecast) -> RiskLevel:

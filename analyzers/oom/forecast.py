@@ -88,13 +88,19 @@ STEPS_AHEAD = 1000
 LEAST_ERROR = 0.03
 # Standard errors to either side that enclose 80 % of a normal distribution.
 Z80 = 1.2816
-# Least probability where the device recently refused memory, and where it does so while peaks grow.
+# The middles of five equally likely parts of a normal distribution, in standard errors.
+FIFTHS = (-Z80, -0.5244, 0.0, 0.5244, Z80)
+# Least probability where the device recently refused memory: so often an error followed within the horizon on
+# the tuning families, where nothing else showed that it would.
 RETRIED = 0.1
-PRESSED = 0.6
 # Probability that peaks continue to grow where only their growth says so.
 PEAK_BELIEF = 0.25
-# Growth that is this small a share of the headroom is believed with probability one half.
-STANDING_DOUBT = 0.04
+# Growth of floors that has taken this share of the room that is left goes on until the error as often as it
+# ends before, on the tuning families; growth of peaks that is expected to go on hardly ever ended there.
+STANDING_DOUBT = 0.5
+STANDING_DOUBT_OF_PEAKS = 0.04
+# Growth that has taken less of the room that is left is no reason for a finding yet.
+LEAST_SHARE = 0.04
 # How much wider the interval is where floors grow in samples: so far from the middle that four of five errors
 # of the tuning families are within it. What an allocator cannot use is known too badly there.
 SAMPLED_WIDTH = 1.3
@@ -118,10 +124,6 @@ class Situation(NamedTuple):
     share: float
     # Whether the device recently refused the allocator memory.
     has_retried: bool
-    # Whether peaks grow while it does so again and again: how high they can go is then not known.
-    is_pressed: bool
-    # Whether refusals are counted, and not concluded from reserved bytes that fall.
-    is_refused: bool = False
     # Whether growth is expected to continue, if it is growth of peaks.
     is_believed: bool = True
     # Whether peaks grow, above a floor that does not.
@@ -145,8 +147,8 @@ class Forecast(NamedTuple):
     high_s: float | None = None
     # Probability that growth continues until then.
     belief: float = 0.0
-    # Whether the device refuses memory already while peaks grow.
-    is_pressed: bool = False
+    # Whether that is enough for a finding.
+    is_believed: bool = False
     # Growth seen so far as a share of the headroom.
     share: float = 0.0
     # Whether peaks grow, above a floor that does not.
@@ -163,14 +165,15 @@ def make_forecast(now: Situation) -> Forecast:
         steps = None
         if now.steps_per_round:
             steps = probability_ahead(now.recent, room, STEPS_AHEAD / now.steps_per_round)
-        return Forecast(max(probability, _alarm(now)), steps)
+        return Forecast(max(probability, RETRIED if now.has_retried else 0.0), steps)
     rate = line.slope_at(now.time_s)
     rise = rate * now.round_s
     error = math.hypot(line.whole_error / rate, LEAST_ERROR)
     passage = find_passage(now.amplitudes, room, rise)
     doubt = math.hypot(now.limit_doubt_bytes, line.scatter)
-    belief = now.share / (now.share + STANDING_DOUBT) if now.is_believed else PEAK_BELIEF
-    rooms = [room + z * math.hypot(doubt, error * max(0.0, room)) for z in (-Z80, 0.0, Z80)]
+    standing = STANDING_DOUBT_OF_PEAKS if now.is_of_peaks else STANDING_DOUBT
+    belief = now.share / (now.share + standing) if now.is_believed else PEAK_BELIEF
+    rooms = [room + z * math.hypot(doubt, error * max(0.0, room)) for z in FIFTHS]
     within = _average(now, rooms, rise, _stretch(line, rate, HORIZON_S) / now.round_s)
     steps = None
     if now.steps_per_round:
@@ -180,13 +183,13 @@ def make_forecast(now: Situation) -> Forecast:
         now, line, math.hypot(error * passage.middle * now.round_s, doubt / rate), passage
     )
     return Forecast(
-        probability=max(belief * within, _alarm(now)),
+        probability=max(belief * within, RETRIED if now.has_retried else 0.0),
         within_steps=steps,
         low_s=low_s,
         middle_s=middle_s,
         high_s=high_s,
         belief=belief,
-        is_pressed=now.is_pressed and now.is_refused,
+        is_believed=now.is_believed and now.share >= LEAST_SHARE,
         share=now.share,
         is_of_peaks=now.is_of_peaks,
         is_scattered=now.is_scattered,
@@ -220,13 +223,6 @@ def _stretch(line: Line, rate: float, seconds: float) -> float:
 
 def _average(now: Situation, rooms: Sequence[float], rise: float, rounds: float) -> float:
     return sum([sum_hazard(now.amplitudes, room, rise, rounds) for room in rooms]) / len(rooms)
-
-
-def _alarm(now: Situation) -> float:
-    """Return the least probability that refusals of the device stand for."""
-    if now.is_pressed:
-        return PRESSED
-    return RETRIED if now.has_retried else 0.0
 
 
 # Share of the amplitudes that count as the tail.

@@ -287,7 +287,7 @@ class Watch:
 
     @property
     def lost_because(self) -> str | None:
-        """Why nothing is known by now of what was foreseen; None where there is a forecast, or never was."""
+        """Why nothing is known by now of what was forecast; None where there is a forecast, or never was."""
         if self.has_failed:
             return RAN_OUT
         return self.growth.ended_because if self.forecast is None else None
@@ -302,7 +302,7 @@ class Watch:
         self.has_failed = before is not None and self._errors != before
 
     def _forget(self) -> None:
-        """Watch from the error on, whatever the process lets go of: what was foreseen has happened."""
+        """Watch from the error on, whatever the process lets go of: what was forecast has happened."""
         self.growth = GrowthTrack(has_peaks=True)
         self.amplitudes = Amplitudes()
         self.usable = UsableLimit()
@@ -419,8 +419,6 @@ class Watch:
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
                 share=self._share(floor, beat.time_s),
-                is_pressed=episode is not None and episode.is_peak and self.pressed.is_often(beat.time_s),
-                is_refused=self.pressed.is_counted,
                 is_believed=episode is None or episode.is_believed,
                 is_of_peaks=episode is not None and episode.is_peak,
                 is_scattered=episode is not None and episode.is_scattered,
@@ -489,11 +487,6 @@ class Pressed:
         if limit_bytes is not None and FULL_SHARE * limit_bytes < before and reserved < FALLEN_SHARE * before:
             self._times.append(time_s)
         self._reserved = reserved
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether refusals are counted; else they are concluded from what is reserved."""
-        return self._retries is not None
 
     def is_met(self, time_s: float, within_s: float) -> bool:
         return bool(self._times) and time_s - self._times[-1] <= within_s

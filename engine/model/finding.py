@@ -184,7 +184,7 @@ class DeviceTrend(msgspec.Struct, frozen=True, gc=False):
     full_in_high_s: float | None = None
 
 
-# Least probability that growth goes on until an error for a finding, and for a time without a proviso.
+# Least probability that growth goes on until an error for a time without a proviso.
 BELIEVED = 0.5
 
 
@@ -207,7 +207,7 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     memory_source: Literal["allocator", "device"] = "allocator"
     """What it is based on: live tensors, or device used where nothing better is known."""
     confidence: float | None = None
-    """Calibrated probability that the level is right, 0 to 1."""
+    """Probability that growth goes on until the error; without growth, how sure the level is. 0 to 1."""
     horizon_s: float | None = None
     probability: float | None = None
     """Probability of an out-of-memory error within `horizon_s`, 0 to 1."""

@@ -190,6 +190,26 @@ def test_a_time_that_is_doubted_is_not_told_beside_a_small_probability() -> None
     assert risk.oom_s is None
 
 
+def test_growth_that_is_as_likely_to_end_has_no_countdown_and_its_sentence_says_may() -> None:
+    analyzer = OomAnalyzer()
+    course = list(steps([20 * GIB + 40 * MIB * step for step in range(900)]))
+    seen: list[tuple[str, float, float | None]] = []
+    finding = assessment = None
+    for sample in course:
+        finding = next(iter(analyzer.observe(sample)), finding)
+        assessment = next(iter(analyzer.assess()), assessment)
+        if finding is not None and assessment is not None and assessment.oom_in_s is not None:
+            risk = assess_risk(sample.devices[0], (finding,), (assessment,), sample.ranks)
+            seen.append((finding.title, assessment.confidence or 0.0, risk.oom_s))
+    doubted = [title for title, belief, _ in seen if belief < 0.49]
+    believed = [title for title, belief, _ in seen if belief > 0.51]
+    assert all("may run out of memory in" in title for title in doubted)
+    assert all("may" not in title for title in believed)
+    assert all((end_s is None) == (belief < 0.5) for _, belief, end_s in seen)
+    assert len(doubted) > 50
+    assert len(believed) > 50
+
+
 def test_headroom_is_that_of_the_newest_peaks() -> None:
     analyzer = OomAnalyzer()
     course = list(steps([20.0 * GIB] * 200))

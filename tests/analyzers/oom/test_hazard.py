@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vramscope.analyzers.findings.lifecycle import SEVERE_SHARE
 from vramscope.analyzers.floors.rate import Line
 from vramscope.analyzers.oom.forecast import Amplitude, Situation, find_passage, make_forecast, sum_hazard
 
@@ -37,22 +38,47 @@ def test_the_quantiles_are_those_of_the_hazard(amplitudes: list[Amplitude], room
             assert math.isclose(sum_hazard(amplitudes, room, rise, rounds), share, abs_tol=1e-3)
 
 
-def test_the_interval_is_wider_where_floors_grow_in_samples() -> None:
-    exact = Situation(
-        time_s=100.0,
-        limit_bytes=10_000,
-        limit_doubt_bytes=50.0,
-        floor_bytes=1000.0,
-        amplitudes=[Amplitude(2000.0, 10.0), Amplitude(1900.0, 90.0)],
-        recent=[2000.0],
-        round_s=1.0,
-        steps_per_round=1.0,
-        line=Line(bytes_per_s=10.0, error=0.5, at_s=100.0, at_bytes=1000.0, scatter=20.0),
-        share=1.0,
-        has_retried=False,
-        is_pressed=False,
-    )
+GROWING = Situation(
+    time_s=100.0,
+    limit_bytes=10_000,
+    limit_doubt_bytes=50.0,
+    floor_bytes=1000.0,
+    amplitudes=[Amplitude(2000.0, 10.0), Amplitude(1900.0, 90.0)],
+    recent=[2000.0],
+    round_s=1.0,
+    steps_per_round=1.0,
+    line=Line(bytes_per_s=10.0, error=0.5, at_s=100.0, at_bytes=1000.0, scatter=20.0),
+    share=1.0,
+    has_retried=False,
+)
 
+
+def test_growth_is_believed_by_how_much_of_the_room_it_took() -> None:
+    def find_belief(share: float) -> float:
+        return make_forecast(GROWING._replace(share=share)).belief
+
+    assert find_belief(0.5) == 0.5
+    assert find_belief(SEVERE_SHARE) > 0.75, "what is high or critical is likely"
+    assert find_belief(0.1) < 0.2
+    assert find_belief(1e9) == pytest.approx(1.0)
+    peaks = make_forecast(GROWING._replace(share=0.5, is_of_peaks=True))
+    assert peaks.belief > 0.9, "growth of peaks is believed by rules of its own"
+
+
+def test_the_probability_is_no_more_than_the_belief_that_growth_goes_on() -> None:
+    near = GROWING._replace(limit_bytes=5000, share=0.3)
+    forecast = make_forecast(near)
+    assert forecast.middle_s is not None
+    assert forecast.middle_s < 300
+    assert forecast.probability == pytest.approx(forecast.belief)
+
+
+def test_refusals_of_the_device_alone_make_no_error_likely() -> None:
+    far = GROWING._replace(limit_bytes=100_000, has_retried=True, is_of_peaks=True)
+    assert make_forecast(far).probability == pytest.approx(0.1)
+
+
+def test_the_interval_is_wider_where_floors_grow_in_samples() -> None:
     def measure_sides(now: Situation) -> tuple[float, float]:
         forecast = make_forecast(now)
         assert forecast.low_s is not None
@@ -60,6 +86,6 @@ def test_the_interval_is_wider_where_floors_grow_in_samples() -> None:
         assert forecast.high_s is not None
         return forecast.middle_s - forecast.low_s, forecast.high_s - forecast.middle_s
 
-    before, after = measure_sides(exact)
-    assert measure_sides(exact._replace(is_sampled=True)) == pytest.approx((1.3 * before, 1.3 * after))
-    assert measure_sides(exact._replace(is_sampled=True, is_of_peaks=True)) == (before, after)
+    before, after = measure_sides(GROWING)
+    assert measure_sides(GROWING._replace(is_sampled=True)) == pytest.approx((1.3 * before, 1.3 * after))
+    assert measure_sides(GROWING._replace(is_sampled=True, is_of_peaks=True)) == (before, after)
