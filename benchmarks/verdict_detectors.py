@@ -39,6 +39,8 @@ class Forecast(NamedTuple):
     """Upper end of the 80 % interval; with a lower end alone it is open."""
     within_steps: float | None = None
     steps_ahead: int | None = None
+    level: str | None = None
+    """Level of risk; None for detectors that have none."""
 
 
 class Ours:
@@ -98,6 +100,7 @@ class Ours:
             left[2],
             newest.probability_within_steps,
             newest.steps_ahead,
+            newest.level,
         )
 
 

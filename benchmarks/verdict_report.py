@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from math import isinf
 from statistics import fmean, median, quantiles
 
 from .measure.tables import format_number, format_table
 from .verdict_detectors import FAULTS, OURS
 from .verdict_scores import (
+    BINS,
     EVIDENCE_S,
     LEADS_S,
     Score,
@@ -135,6 +137,20 @@ def format_shapes(runs: Sequence[Watched]) -> str:
     return format_table("vramscope by how runs are seen", head, rows)
 
 
+def format_reliability(runs: Sequence[Watched]) -> str:
+    """Return how likely we called an error within the horizon, and how often it came: by range and level."""
+    rows = []
+    for kind in ("live", "series"):
+        it = score([run for run in runs if run.shape.kind == kind], OURS)
+        tops = {bottom: min(top, 1.0) for bottom, top in pairwise(BINS)}
+        groups = [(f"{at:.0%} to {tops[at]:.0%}", found) for at, found in sorted(it.reliability.items())]
+        for name, found in (*groups, *sorted(it.reliability_of_levels.items())):
+            means = fmean(said for said, _ in found), fmean(came for _, came in found)
+            rows.append([kind, name, str(len(found)), *(format_number(mean, 3) for mean in means)])
+    head = ["", "probability or level", "moments", "said", "came"]
+    return format_table("An error within ten minutes: said and come", head, rows)
+
+
 def format_errors(runs: Iterable[Watched], detector: str) -> str:
     """Return a line for each thing a detector got wrong."""
     return "\n".join((f"What {detector} got wrong", *list_errors(runs, detector)))
@@ -220,8 +236,12 @@ def as_results(
 
 def _as_figures(it: Score) -> dict[str, object]:
     bins = {
-        f"{edge:g}": [len(pairs), fmean(told for told, _ in pairs), fmean(came for _, came in pairs)]
+        f"{edge:g}": [len(pairs), fmean(said for said, _ in pairs), fmean(came for _, came in pairs)]
         for edge, pairs in sorted(it.reliability.items())
+    }
+    levels = {
+        level: [len(pairs), fmean(said for said, _ in pairs), fmean(came for _, came in pairs)]
+        for level, pairs in sorted(it.reliability_of_levels.items())
     }
     return {
         "leak": asdict(it.leak) | {"f1": it.leak.f1},
@@ -240,6 +260,7 @@ def _as_figures(it: Score) -> dict[str, object]:
         "brier_of_errors": it.brier_of_errors,
         "brier_within_steps": _mean(it.brier_within_steps),
         "reliability": bins,
+        "reliability_of_levels": levels,
     }
 
 

@@ -114,6 +114,8 @@ class Score:
     brier_within_steps: list[float] = field(default_factory=list)
     reliability: dict[float, list[tuple[float, bool]]] = field(default_factory=dict)
     """Probabilities and outcomes, by the lower edge of their bin."""
+    reliability_of_levels: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)
+    """The same, by the level of risk."""
 
     @property
     def false_per_1000_hours(self) -> float | None:
@@ -255,11 +257,13 @@ def _score_forecasts(total: Score, run: Watched, detector: str) -> None:
 
 
 def _score_risk(total: Score, forecast: Forecast, *, is_near: bool) -> None:
-    """Add the squared error of a probability; where none is told, people see no alarm: 0."""
-    told = forecast.probability or 0.0
-    total.brier.append((told - is_near) ** 2)
-    edge = max(edge for edge in BINS if edge <= told)
-    total.reliability.setdefault(edge, []).append((told, is_near))
+    """Add the squared error of a probability; where there is none, people see no alarm: 0."""
+    said = forecast.probability or 0.0
+    total.brier.append((said - is_near) ** 2)
+    edge = max(edge for edge in BINS if edge <= said)
+    total.reliability.setdefault(edge, []).append((said, is_near))
+    if forecast.level is not None and forecast.probability is not None:
+        total.reliability_of_levels.setdefault(forecast.level, []).append((said, is_near))
 
 
 def _score_steps(total: Score, run: Watched, moment: Moment, forecast: Forecast) -> None:

@@ -39,6 +39,7 @@ from .verdict_report import (
     format_errors,
     format_families,
     format_misses,
+    format_reliability,
     format_scores,
     format_shapes,
     format_targets,
@@ -212,6 +213,7 @@ def report(
         print(format_scores(f"Recorded and measured, {len(outside)} runs", of_outside), end="\n\n")
     print(format_families([*watched, *outside]), end="\n\n")
     print(format_shapes(watched), end="\n\n")
+    print(format_reliability(watched), end="\n\n")
     if options.errors:
         print(format_errors([*watched, *outside], OURS), end="\n\n")
     print(format_targets(targets), end="\n\n")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.verdict_detectors import Forecast
-from benchmarks.verdict_report import BEGIN, END, format_misses, replace_misses
+from benchmarks.verdict_detectors import OURS, Forecast
+from benchmarks.verdict_report import BEGIN, END, format_misses, format_reliability, replace_misses
 from benchmarks.verdict_runs import Leak, Shape, Truth
 from benchmarks.verdict_scores import (
     count_too_short,
@@ -13,6 +13,7 @@ from benchmarks.verdict_scores import (
     score,
     score_fragmented,
 )
+from benchmarks.verdict_watch import Moment
 
 from .watched import BENIGN, LEAKING, make_claim, make_moment, make_watched
 
@@ -206,3 +207,20 @@ def test_every_miss_is_a_row_with_its_runs_and_too_short_growth_is_counted_apart
     assert "old" not in page
     with pytest.raises(ValueError, match="no lines"):
         replace_misses("a page", table)
+
+
+def test_what_was_said_is_compared_with_what_came_by_range_and_level() -> None:
+    moments = [
+        make_moment(300.0, Forecast(0.6, 600.0, level="medium")),
+        make_moment(600.0, Forecast(0.7, 600.0, level="high")),
+        make_moment(900.0, Forecast(0.9, 600.0, level="high")),
+        make_moment(950.0, Forecast(None, 600.0, level="unknown")),
+    ]
+    total = score([make_watched(LEAKING, [], moments)], "it")
+    assert total.reliability == {0.0: [(0.0, True)], 0.5: [(0.6, False), (0.7, True)], 0.8: [(0.9, True)]}
+    assert total.reliability_of_levels == {"medium": [(0.6, False)], "high": [(0.7, True), (0.9, True)]}
+    named = make_watched(LEAKING, [], moments, name=OURS)
+    named.moments[:] = [Moment(it.time_s, it.step, None, {OURS: it.forecasts["it"]}) for it in moments]
+    lines = [line.split() for line in format_reliability([named]).splitlines()]
+    assert ["live", "50%", "to", "80%", "2", "0.650", "0.500"] in lines
+    assert ["live", "high", "2", "0.800", "1.000"] in lines
