@@ -4,6 +4,7 @@ Live ranks come with the probe's steps; a recorded rank, an imported series and 
 as a device. Analyzers look at both through a `Subject`, and decide only by what the history ring keeps.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -139,6 +140,11 @@ def _find_subjects(sample: Sample) -> Iterator[Subject]:
 def name_device(device: DeviceSample) -> str:
     """Name a device in a sentence: `GPU 3`, `MIG 0:1`, `rank 3` or `CPU`."""
     return "CPU" if device.kind == "cpu" else f"{_noun(device)} {device.label}"
+
+
+def drop_name(sentence: str, name: str) -> str:
+    """Return what a sentence says of a device, without the name that it begins with or that of a process."""
+    return re.sub(rf"^{re.escape(name)}\s*(\([^)]*\))?\s*", "", sentence).rstrip(".")
 
 
 def name_devices(devices: Sequence[DeviceSample]) -> str:

@@ -1,9 +1,9 @@
 """The sentence on a fleet: the device that is nearest to running out, and how much of the fleet is seen."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from ...engine.units import format_age
+from ..findings.subjects import drop_name
 from ..sentence import Sentence
 from ..trend_words import word_trend
 from ..verdict import Remedy, Verdict
@@ -107,5 +107,5 @@ def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:
             f"{whose}: OOM in {brief}{old}",
             f"{short}: OOM {brief}{was}",
         )
-    reason = re.sub(rf"^{re.escape(lead.name)}\s*(\([^)]*\))?\s*", "", lead.reason).rstrip(".")
+    reason = drop_name(lead.reason, lead.name)
     return f"{whose}: {reason}{old}", f"{whose}: {lead.level} risk{old}", f"{short}: {lead.level}{was}"

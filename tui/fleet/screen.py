@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ...analyzers.findings.subjects import drop_name
 from ...analyzers.fleet.fleet import Census, Coverage, Fleet, group_fleet
 from ...analyzers.fleet.model import (
     EXAMPLE,
@@ -162,7 +163,8 @@ def _describe_risk(device: FleetDevice) -> str:
             # Without how long; what it does not foretell is said behind the numbers.
             return next(it for it in forms[1:] or forms if NO_FORECAST not in it)
         return "" if device.lacks_probe else device.reason
-    return f"{device.level}: {device.reason}" if device.reason else device.level
+    reason = drop_name(device.reason, device.name)
+    return f"{device.level}: {reason}" if reason else device.level
 
 
 def _describe_memory(device: FleetDevice, glyphs: Glyphs) -> str:

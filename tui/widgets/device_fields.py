@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from ...analyzers.finding_words import LeakWords
 from ...analyzers.findings.driver_tools import NVIDIA, find_tools
+from ...analyzers.findings.subjects import drop_name, name_device
 from ...analyzers.gap import MemoryGap, PartKind
 from ...analyzers.serving.load import describe_server
 from ...engine.model import ThrottleReason
@@ -245,7 +246,8 @@ def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool, room: int | None = 
     if view.time_left_s is not None:
         left = format_age(view.time_left_s) if is_long else brief_span_text(view.time_left_s)
         return [Span(f"{glyphs.risk(level)} {f'{level}: OOM in ' if is_long else ''}{left}", role)]
-    word = f"{level}: {view.risk.reason}" if is_long and view.risk.reason else level
+    reason = drop_name(view.risk.reason, name_device(view.device)) if is_long else ""
+    word = f"{level}: {reason}" if reason else level
     return [Span(f"{glyphs.risk(level)} {word}", role)]
 
 

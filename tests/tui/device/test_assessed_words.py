@@ -67,6 +67,24 @@ def test_the_time_that_is_left_goes_down_with_the_clock() -> None:
     assert "✖ 0s" in "\n".join(_draw(msgspec.structs.replace(snapshot, sample=long_after), 40, 8))
 
 
+def test_a_time_that_is_less_likely_than_not_is_in_a_sentence_with_may_and_counts_nothing_down() -> None:
+    snapshot = snapshot_leaking()
+    words = [
+        msgspec.structs.replace(it, level="medium", confidence=0.34) if it.oom_in_s is not None else it
+        for it in snapshot.assessments
+    ]
+    oom, _ = snapshot.findings
+    title = (
+        "GPU 5 (rank 5) may run out of memory in 1 m 16 s (65-90 s, 34 %): live tensors grow by 20 MiB a step"
+    )
+    doubted = msgspec.structs.replace(oom, severity="medium", title=title)
+    snapshot = msgspec.structs.replace(snapshot, assessments=tuple(words), findings=(doubted,))
+    text = "\n".join(_draw(snapshot, 200, 32))
+    assert "▲ medium: may run out of memory in 1 m 16 s (65-90 s, 34 %)" in text
+    assert "OOM in" not in text
+    assert "1m16s" not in "\n".join(_draw(snapshot, 80, 16))
+
+
 @pytest.mark.parametrize(("passed_s", "left"), [(0, "1 m 16 s"), (7, "1 m 09 s"), (20, "56 s")])
 async def test_all_of_a_screen_names_one_time_of_the_error(passed_s: int, left: str) -> None:
     snapshot = snapshot_leaking()
