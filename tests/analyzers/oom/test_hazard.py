@@ -58,7 +58,7 @@ def test_growth_is_believed_by_how_much_of_the_room_it_took() -> None:
         return make_forecast(GROWING._replace(share=share)).belief
 
     assert find_belief(0.5) == 0.5
-    assert find_belief(SEVERE_SHARE) > 0.75, "what is high or critical is likely"
+    assert find_belief(SEVERE_SHARE) >= 0.8, "what is high or critical is likely"
     assert find_belief(0.1) < 0.2
     assert find_belief(1e9) == pytest.approx(1.0)
     peaks = make_forecast(GROWING._replace(share=0.5, is_of_peaks=True))
