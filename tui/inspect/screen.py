@@ -24,7 +24,7 @@ from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
 from ..draw.pieces import Piece, join_pieces
-from ..draw.spans import Line, Role, Span, fit_line
+from ..draw.spans import Line, Role, Span, fit_line, line_width
 from ..frame import keys
 from ..screens.dialogs import REPORT_WIDTH, MarkedList, TextScreen
 from ..screens.file_view import FileScreen, FileView, show_file
@@ -109,6 +109,9 @@ MOST_MAP_ROWS = 12
 LEAST_HEIGHT_TO_WRAP = 20
 LEAST_WIDTH_TO_WRAP = 40
 MARGIN = 2
+# Of the glyphs of a segment, with what separates them.
+LEGEND = ("full  ", "half full  ", "little  ", "stranded  ", "free")
+SHORT_LEGEND = ("full ", "half ", "little ", "stranded ", "free")
 # Cells for the mark and the margins.
 VERDICT_MARGIN = 4
 MOST_VERDICT_LINES = 3
@@ -222,19 +225,27 @@ class InspectPicture(LinePage, can_focus=False):
         left_out = device.segment_map.segments_left_out
         count = f"{len(segments):,}" + (f" of {len(segments) + left_out:,}" if left_out else "")
         when = "" if self._moment is None else " at the end"
-        told = f" segments{when} {count}  a cell is {format_bytes(cell_bytes)}  "
-        heading: Line = [Span(told, "muted"), *self._draw_legend()]
+        heading = self._draw_map_heading(f" segments{when} {count}  ", format_bytes(cell_bytes), width)
         if len(lines) > rows - 1:
             hidden = len(lines) - rows + 2
             lines = [*lines[: rows - 2], [Span(f" and {hidden:,} more rows", "muted")]]
         return [heading, *lines]
 
-    def _draw_legend(self) -> Line:
-        names = ("full", "half full", "little", "stranded", "free")
+    def _draw_map_heading(self, counted: str, cell: str, width: int) -> Line:
+        """Return the most detailed heading whose legend is whole."""
+        headings = (
+            [Span(f"{counted}a cell is {cell}  ", "muted"), *self._draw_legend(LEGEND)],
+            [Span(f"{counted}{cell} a cell  ", "muted"), *self._draw_legend(SHORT_LEGEND)],
+            [Span(counted, "muted"), *self._draw_legend(SHORT_LEGEND)],
+            [Span(" "), *self._draw_legend(SHORT_LEGEND)],
+        )
+        return next((line for line in headings if line_width(line) <= width), headings[-1])
+
+    def _draw_legend(self, names: Sequence[str]) -> Line:
         roles: tuple[Role, ...] = ("fill", "fill", "medium", "medium", "faint")
         line: Line = []
         for glyph, role, name in zip(self.glyphs.segment, roles, names, strict=True):
-            line += [Span(f"{glyph} ", role), Span(f"{name}  ", "muted")]
+            line += [Span(f"{glyph} ", role), Span(name, "muted")]
         return line
 
 

@@ -123,6 +123,21 @@ async def test_what_is_free_is_cut_into_stranded_and_what_can_be_given_back(tmp_
         assert f"reserved 40 MiB = {parts}" in shown(app)
 
 
+@pytest.mark.parametrize("size", [(44, 24), (60, 24), *SIZES, (120, 36)])
+async def test_the_legend_of_the_map_is_whole_at_the_end_and_at_a_moment(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    app = make_inspect_app(save(tmp_path, advised_snapshot()))
+    async with opened(app, size) as pilot:
+        for key in ("escape", "p"):
+            await pilot.press(key)
+            legend = next(line for line in shown(app).splitlines() if "▒ little" in line)
+            assert "█ full" in legend
+            assert "░ stranded" in legend
+            assert legend.rstrip().endswith("· free")
+            assert size[0] < 80 or ("segments" in legend and "a cell" in legend)
+
+
 async def test_enter_shows_the_whole_stack_and_escape_goes_back(rich_file: Path) -> None:
     async with opened(app := make_inspect_app(rich_file)) as pilot:
         await pilot.press("j", "j", "enter")
