@@ -3,9 +3,9 @@
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 import msgspec
 
@@ -304,29 +304,35 @@ def _list_records(folder: Path) -> Iterator[tuple[float, Path]]:
 
 MemoryFileKind = Literal["snapshot", "flight record", "out-of-memory text"]
 MemoryFile = MemorySnapshot | FlightRecord
+OnRead = Callable[[float], None]
 
 _GZIP_MARK = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # How pickles from protocol 2 on begin; JSON never does.
 _PICKLE_MARK = b"\x80"
 _HEAD_BYTES = 512
+# Of a file system; a hole ends with one.
+_LARGEST_BLOCK_BYTES = MIB
 # At the beginning of a flight record. A log of JSON lines begins alike, and may contain an error.
 _SCHEMA_KEY = b'"schema"'
 
 
-def recognize_memory_file(path: Path) -> MemoryFileKind:
+def recognize_memory_file(path: Path, on_read: OnRead | None = None) -> MemoryFileKind:
     with open_input_file(path, SIZE_LIMIT_BYTES) as (file, _):
         head = file.read(_HEAD_BYTES)
         if head.startswith(_GZIP_MARK):
             head = _unpack_head(path, head + file.read(_HEAD_BYTES * 16))
+        elif not head.strip(b"\0"):
+            head = _skip_hole(file) or head
     if not head.strip():
         raise InputFileError(f"{show_path(path)}: the file is empty; its writer may not have finished")
     if head.startswith(_PICKLE_MARK):
         return "snapshot"
     if head.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
-        is_record = _SCHEMA_KEY in head or not has_oom_text(path)
+        is_record = _SCHEMA_KEY in head or not has_oom_text(path, on_read)
         return "flight record" if is_record else "out-of-memory text"
-    if has_oom_text(path):
+    # Of a file that is no text, only the beginning is read, however large it is.
+    if b"\0" not in head and has_oom_text(path, on_read):
         return "out-of-memory text"
     raise InputFileError(
         f"{show_path(path)}: not a memory snapshot, flight record, start-up log of a server or text with "
@@ -336,12 +342,25 @@ def recognize_memory_file(path: Path) -> MemoryFileKind:
     )
 
 
-def read_memory_file(path: Path) -> MemoryFile:
-    """Read a memory snapshot of PyTorch in any dialect, a flight record, or an error in a text."""
-    kind = recognize_memory_file(path)
+def read_memory_file(path: Path, on_read: OnRead | None = None) -> MemoryFile:
+    """Read a memory snapshot of PyTorch in any dialect, a flight record, or an error in a text.
+
+    Args:
+        on_read: Called with the share of a text that was searched so far.
+    """
+    kind = recognize_memory_file(path, on_read)
     if kind == "snapshot":
         return read_memory_snapshot(path)
     return read_flight_record(path) if kind == "flight record" else read_oom_file(path)
+
+
+def _skip_hole(file: BinaryIO) -> bytes:
+    """Return the first bytes after a hole: a log begins with one if it was cut off while a job wrote it."""
+    try:
+        file.seek(0, os.SEEK_DATA)
+    except OSError:
+        return b""
+    return file.read(_LARGEST_BLOCK_BYTES).lstrip(b"\0")[:_HEAD_BYTES]
 
 
 def _unpack_head(path: Path, packed: bytes) -> bytes:
@@ -364,8 +383,8 @@ _BACKENDS = {"CUDA": "cuda", "HIP": "rocm", "XPU": "xpu"}
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def has_oom_text(path: Path) -> bool:
-    return _find_texts(path).texts > 0
+def has_oom_text(path: Path, on_read: OnRead | None = None) -> bool:
+    return _find_texts(path, on_read).texts > 0
 
 
 def read_oom_file(path: Path) -> FlightRecord:
@@ -401,8 +420,8 @@ class _Found(NamedTuple):
     texts: int = 0
 
 
-def _find_texts(path: Path) -> _Found:
-    file = PackedFile(path)
+def _find_texts(path: Path, on_read: OnRead | None = None) -> _Found:
+    file = PackedFile(path, on_read)
     kept = b""
     from_at = 0
     line = 1

@@ -16,6 +16,7 @@ from vramscope.engine.files.flight_record import (
     recognize_memory_file,
 )
 from vramscope.engine.model.memory_snapshot import FlightRecord, MemorySnapshot
+from vramscope.engine.units import GIB, MIB
 
 from .flight_records import record, write_record
 from .snapshots import small_snapshot, write_snapshot
@@ -59,6 +60,40 @@ def test_other_content_is_refused_with_the_name_of_the_file(
     with pytest.raises(InputFileError, match=told) as refusal:
         recognize_memory_file(path)
     assert str(refusal.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"PK\x03\x04\0\0", b"\x48\x03\0\0\0\0\0\0{"], ids=["zeros", "checkpoint", "safetensors"]
+)
+def test_a_large_file_that_is_no_text_is_refused_by_its_beginning(tmp_path: Path, head: bytes) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(head)
+    os.truncate(path, 12 * GIB)
+
+    def refuse_to_read(share: float) -> None:
+        pytest.fail(f"the file was searched: {share}")
+
+    with pytest.raises(InputFileError, match="not a memory snapshot, flight record"):
+        recognize_memory_file(path, refuse_to_read)
+
+
+def test_an_error_is_found_in_a_log_that_was_cut_off_while_a_job_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.touch()
+    os.truncate(path, 64 * MIB)
+    with path.open("ab") as file:
+        file.write(b"step 7\nCUDA out of memory. Tried to allocate 2.00 GiB\n")
+    assert recognize_memory_file(path) == "out-of-memory text"
+
+
+def test_while_a_long_text_is_searched_the_share_read_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(b"loss 0.25\n" * (MIB // 5))
+    shares: list[float] = []
+    with pytest.raises(InputFileError):
+        recognize_memory_file(path, shares.append)
+    assert shares == sorted(shares)
+    assert any(0.4 < share < 0.6 for share in shares)
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:

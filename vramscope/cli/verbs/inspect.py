@@ -15,10 +15,12 @@ from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
+    from vramscope.engine.files.flight_record import MemoryFile
     from vramscope.exporters.device_profile import DeviceProfileReport
     from vramscope.exporters.inspect.moment import MomentReport
     from vramscope.exporters.serving.start_log import ServingLogReport
 
+PROGRAM = "vramscope inspect"
 DESCRIPTION = (
     "Explain a memory snapshot, flight record or server log: what filled memory, and why it ran out."
 )
@@ -335,6 +337,15 @@ def _find_newest() -> Path:
     return path
 
 
+def _read_memory_file(path: Path) -> "MemoryFile":
+    from vramscope.engine.files.flight_record import read_memory_file
+
+    from ..frame.progress import ProgressLine
+
+    with ProgressLine(PROGRAM) as progress:
+        return read_memory_file(path, progress.show_share)
+
+
 def print_text(
     path: Path, *, top: int, device: int | None, settings: Settings, capacity_bytes: int | None = None
 ) -> None:
@@ -345,13 +356,13 @@ def print_text(
         capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
             shows.
     """
-    from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect.text import describe_memory_file
 
+    content = _read_memory_file(path)
     emit_fitted(
         settings,
         lambda width: describe_memory_file(
-            read_memory_file(path), top=top, device=device, capacity_bytes=capacity_bytes, width=width
+            content, top=top, device=device, capacity_bytes=capacity_bytes, width=width
         ),
     )
 
@@ -364,9 +375,8 @@ def print_json(path: Path, *, top: int, device: int | None, capacity_bytes: int 
         capacity_bytes: What the allocator can reserve where settings are compared; None for what the trace
             shows.
     """
-    from vramscope.engine.files.flight_record import read_memory_file
     from vramscope.exporters.inspect.text import summarize_memory_file
 
-    content = read_memory_file(path)
+    content = _read_memory_file(path)
     summary = summarize_memory_file(content, top=top, device=device, capacity_bytes=capacity_bytes)
     emit_json(summary)
