@@ -72,6 +72,10 @@ def show_number(value: float | None, form: str = ",", unit: str = "", *, per: in
     return f"{value if per == 1 else value / per:{form}}{unit}"
 
 
+def show_bytes(size_bytes: int | None) -> str:
+    return "unmeasured" if size_bytes is None else format_bytes(size_bytes)
+
+
 def format_range(least_bytes: int, most_bytes: int) -> str:
     least = format_bytes(least_bytes)
     most = format_bytes(most_bytes)

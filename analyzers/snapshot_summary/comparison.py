@@ -141,6 +141,7 @@ def _judge(devices: tuple[ComparedDevice, ...]) -> str:
     more = "more" if moment.difference_bytes > 0 else "less"
     size = format_bytes(abs(moment.difference_bytes))
     lines = moment.changes[0].rows
-    row = next((it for it in lines if (it.change_bytes > 0) == (moment.difference_bytes > 0)), None)
-    line = "" if row is None else f"; {say_signed(row.change_bytes)} in {row.name}"
+    changes = ((it.name, it.change_bytes or 0) for it in lines)
+    row = next((it for it in changes if (it[1] > 0) == (moment.difference_bytes > 0)), None)
+    line = "" if row is None else f"; {say_signed(row[1])} in {row[0]}"
     return f"B has {size}{share} {more} allocated {when} on device {device.device}{line}{error}"

@@ -67,52 +67,77 @@ class LiveMoment(msgspec.Struct, frozen=True):
 
 
 class LiveChange(msgspec.Struct, frozen=True):
-    """One line, module or kind at two moments; 0 where nothing of it lived."""
+    """One line, module or kind at two moments: 0 where nothing of it lived, None where that is unmeasured."""
 
     name: str
-    first_bytes: int
-    second_bytes: int
-    change_bytes: int
+    first_bytes: int | None
+    second_bytes: int | None
+    change_bytes: int | None
     frame: Frame | None = None
 
 
-def _change(name: str, first_bytes: int, second_bytes: int, frame: Frame | None = None) -> LiveChange:
-    return LiveChange(name, first_bytes, second_bytes, second_bytes - first_bytes, frame)
+def _change(
+    name: str, first_bytes: int | None, second_bytes: int | None, frame: Frame | None = None
+) -> LiveChange:
+    change = None if first_bytes is None or second_bytes is None else second_bytes - first_bytes
+    return LiveChange(name, first_bytes, second_bytes, change, frame)
 
 
 class ChangeGroups(msgspec.Struct, frozen=True):
     by: By
     rows: tuple[LiveChange, ...]
-    """Those that differ most first; as many as were asked for. Rows without a change are left out."""
+    """Those that differ most first, then those that were measured at one moment only, the largest first; as
+    many as were asked for. Rows without a change are left out.
+    """
     groups: int
-    """How many rows differ."""
+    """How many rows there are without that limit."""
+
+
+# What a row had at a moment that does not list it; None where that was not measured.
+Absent = Callable[[By, str], int | None]
+
+
+def _nothing(by: By, name: str) -> int | None:
+    return 0
 
 
 def compare_groups(
-    first: Sequence[LiveGroups], second: Sequence[LiveGroups], most: int
+    first: Sequence[LiveGroups],
+    second: Sequence[LiveGroups],
+    most: int,
+    absent: tuple[Absent, Absent] = (_nothing, _nothing),
 ) -> tuple[ChangeGroups, ...]:
     """Return how two moments differ, where all rows are known, with the `most` largest differences.
 
-    They may be of two files. A grouping that one of them lacks was not measured there, and is left out. A
-    line with another number, or in another folder, is the same if its function and file have no other line
-    that only one of the moments has.
+    They may be of two files. A grouping that one of them lacks was not measured there. A line with another
+    number, or in another folder, is the same if its function and file have no other line that only one of the
+    moments has.
     """
     found = []
-    others = {groups.by: groups for groups in second}
-    for before in first:
-        after = others.get(before.by)
-        if after is None:
-            continue
-        known = {row.name: row for row in before.rows}
-        moved = _find_moved(before.rows, after.rows)
+    sides = [{groups.by: groups.rows for groups in side} for side in (first, second)]
+    for by in dict.fromkeys((*sides[0], *sides[1])):
+        before, after = (side.get(by, ()) for side in sides)
+
+        def read(side: int, name: str, by: By = by) -> int | None:
+            return absent[side](by, name) if by in sides[side] else None
+
+        known = {row.name: row for row in before}
+        moved = _find_moved(before, after)
         rows = []
-        for row in after.rows:
+        for row in after:
             old = known.pop(moved.get(row.name, row.name), None)
-            rows.append(_change(row.name, 0 if old is None else old.size_bytes, row.size_bytes, row.frame))
-        rows += [_change(row.name, row.size_bytes, 0, row.frame) for row in known.values()]
-        differing = sorted((row for row in rows if row.change_bytes), key=lambda row: -abs(row.change_bytes))
-        found.append(ChangeGroups(before.by, tuple(differing[:most]), len(differing)))
+            old_bytes = read(0, row.name) if old is None else old.size_bytes
+            rows.append(_change(row.name, old_bytes, row.size_bytes, row.frame))
+        rows += [_change(row.name, row.size_bytes, read(1, row.name), row.frame) for row in known.values()]
+        differing = sorted((row for row in rows if row.change_bytes != 0), key=_rank_change)
+        found.append(ChangeGroups(by, tuple(differing[:most]), len(differing)))
     return tuple(found)
+
+
+def _rank_change(row: LiveChange) -> tuple[bool, int]:
+    if row.change_bytes is None:
+        return True, -(row.first_bytes or row.second_bytes or 0)
+    return False, -abs(row.change_bytes)
 
 
 def _find_moved(before: Sequence[LiveRow], after: Sequence[LiveRow]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ..annotations import MOST_SHOWN, Annotation, Level
 from ..inspect.moment import describe_changes, describe_levels
-from ..text import wrap
+from ..text import show_bytes, wrap
 
 _WHEN = {"peak": "when most was allocated", "end": "when the snapshots were made"}
 
@@ -78,10 +78,10 @@ def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: 
     """
     level: Level = "error" if is_crossed else "warning"
     grown = [
-        (device, row)
+        (device, row, row.change_bytes)
         for device in difference.devices
         for row in device.moments[0].changes[0].rows
-        if row.change_bytes > 0 and device.moments[0].difference_bytes > 0
+        if row.change_bytes is not None and row.change_bytes > 0 and device.moments[0].difference_bytes > 0
     ]
     failed = [device for device in difference.devices if device.ooms_b and not device.ooms_a]
     is_shown = is_crossed or grown or failed
@@ -90,12 +90,12 @@ def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: 
         f"{difference.b.file} against {difference.a.file}",
         difference.verdict,
     )
-    for device, row in grown[: MOST_SHOWN - 1]:
+    for device, row, change_bytes in grown[: MOST_SHOWN - 1]:
         yield Annotation(
             level,
-            f"device {device.device}: grew by {format_bytes(row.change_bytes)}",
-            f"{row.name}: {format_bytes(row.first_bytes)} in {difference.a.file}, "
-            f"{format_bytes(row.second_bytes)} in {difference.b.file}, {_WHEN[device.moments[0].when]}",
+            f"device {device.device}: grew by {format_bytes(change_bytes)}",
+            f"{row.name}: {show_bytes(row.first_bytes)} in {difference.a.file}, "
+            f"{show_bytes(row.second_bytes)} in {difference.b.file}, {_WHEN[device.moments[0].when]}",
             file=None if row.frame is None else row.frame.filename,
             line=None if row.frame is None else row.frame.line,
         )

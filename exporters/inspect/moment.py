@@ -13,9 +13,8 @@ from ...analyzers.snapshot_summary.cursor import (
     LiveGroups,
     LiveMoment,
     TimeCursor,
-    compare_groups,
 )
-from ...analyzers.snapshot_summary.recorded_moment import DeviceMoment, describe_sample
+from ...analyzers.snapshot_summary.recorded_moment import DeviceMoment, compare_devices, describe_sample
 from ...engine.errors import UsageError
 from ...engine.model import Sample
 from ...engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
@@ -24,7 +23,7 @@ from ...engine.replay.moment_text import parse_moment
 from ...engine.text import make_printable
 from ...engine.units import format_bytes, format_share
 from ..stack_text import show_frame
-from ..text import UNKNOWN, format_rows, show_number, wrap
+from ..text import UNKNOWN, format_rows, show_bytes, show_number, wrap
 from .text import check_device, show_time
 
 WORDS = "start, end, peak, oom"
@@ -33,7 +32,6 @@ _NO_TRACE = (
     "the snapshot has no events, so only its end is known: record them with "
     "torch.cuda.memory._record_memory_history() before what you want to see"
 )
-_ONE_KIND = "{}: what its tensors are was measured at only one of the two moments"
 _UNREAD = "{}: nothing was measured of it then"
 _OLD = "{} was not measured at {} ({}): its memory is the last that was read"
 _NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
@@ -181,12 +179,6 @@ def report_recording(
         if it.state != "ok"
     ]
     unread = [name for name in names if all(name not in each for each in found)]
-    uneven = [
-        name
-        for name in names
-        if len({any(it.by == "kind" for it in each[name].moment.groups) for each in found if name in each})
-        > 1
-    ]
     return MomentReport(
         file=recording.path.name,
         kind="recording",
@@ -196,7 +188,6 @@ def report_recording(
         ),
         notes=(
             *dict.fromkeys(old),
-            *map(_ONE_KIND.format, uneven),
             *(map(_UNREAD.format, unread) if names else ["no device was recorded"]),
             _NO_STACKS,
         ),
@@ -206,16 +197,15 @@ def report_recording(
 def _pair(
     name: str, found: Sequence[DeviceMoment | None], times_s: Sequence[float], start_s: float, top: int
 ) -> DeviceMoments:
-    """Return a device at its moments; without any number at one at which it was not there."""
+    """Return a device at its moments; unmeasured at one at which it was not there."""
     moments = [
         LiveMoment(None, time_s, None, None, None) if it is None else it.moment
         for it, time_s in zip(found, times_s, strict=True)
     ]
-    is_compared = len(found) == 2 and None not in found
     return DeviceMoments(
         name,
         tuple(_cut_rows(it, start_s, top) for it in moments),
-        compare_groups(moments[0].groups, moments[1].groups, top) if is_compared else (),
+        compare_devices(found[0], found[1], top) if len(found) == 2 else (),
     )
 
 
@@ -332,7 +322,7 @@ def describe_levels(moments: Sequence[LiveMoment], width: int, titles: Sequence[
         sizes = [read(it) for it in moments]
         if any(size is not None for size in sizes):
             rows.append(
-                [name, *map(_size, sizes), *([_change(sizes[0], sizes[1])] if len(sizes) == 2 else [])]
+                [name, *map(show_bytes, sizes), *([_change(sizes[0], sizes[1])] if len(sizes) == 2 else [])]
             )
     blocks = [it.live_blocks for it in moments]
     if any(number is not None for number in blocks):
@@ -376,11 +366,14 @@ def describe_changes(
         yield cut_words(f"{_TITLES[changes.by]}: no difference", width)
         return
     yield cut_words(f"{_title(changes.by, len(changes.rows), changes.groups)}: {columns}", width)
-    for row in changes.rows:
-        first = format_bytes(row.first_bytes) if row.first_bytes else absent[0]
-        second = format_bytes(row.second_bytes) if row.second_bytes else absent[1]
-        sizes = f"{first:>9}  {second:>9}"
-        yield _name_row(f"  {say_signed(row.change_bytes):>10}  {sizes}  ", row.name, row.frame, width)
+    sizes = [
+        [absent[side] if size == 0 else show_bytes(size) for side, size in enumerate(pair)]
+        for pair in ((row.first_bytes, row.second_bytes) for row in changes.rows)
+    ]
+    cells = max(9, *(len(text) for pair in sizes for text in pair))
+    for row, (first, second) in zip(changes.rows, sizes, strict=True):
+        lead = f"  {_signed(row.change_bytes):>10}  {first:>{cells}}  {second:>{cells}}  "
+        yield _name_row(lead, row.name, row.frame, width)
 
 
 def _title(by: By, shown: int, groups: int) -> str:
@@ -393,9 +386,9 @@ def _name_row(lead: str, name: str, frame: Frame | None, width: int) -> str:
     )
 
 
-def _size(size_bytes: int | None) -> str:
-    return UNKNOWN if size_bytes is None else format_bytes(size_bytes)
-
-
 def _change(first: int | None, second: int | None) -> str:
-    return UNKNOWN if first is None or second is None else say_signed(second - first)
+    return _signed(None if first is None or second is None else second - first)
+
+
+def _signed(change_bytes: int | None) -> str:
+    return UNKNOWN if change_bytes is None else say_signed(change_bytes)

@@ -20,6 +20,7 @@ from ...engine.files.base.input_file import show_name
 from ...engine.settings import Settings
 from ...engine.units import format_bytes, format_share
 from ...exporters.stack_text import cut_start, show_frame
+from ...exporters.text import UNKNOWN, show_bytes
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
@@ -97,8 +98,9 @@ class InspectStacks(RowTable[ListedRow]):
         return f"{format_bytes(row.size_bytes):>9}{counts}  "
 
     def _draw_change(self, row: LiveChange, width: int) -> str:
-        sizes = f"  {format_bytes(row.first_bytes):>9}  {format_bytes(row.second_bytes):>9}"
-        return f"{say_signed(row.change_bytes):>9}{'' if width < NARROW_CELLS else sizes}  "
+        sizes = f"  {show_bytes(row.first_bytes):>9}  {show_bytes(row.second_bytes):>9}"
+        change = UNKNOWN if row.change_bytes is None else say_signed(row.change_bytes)
+        return f"{change:>9}{'' if width < NARROW_CELLS else sizes}  "
 
 
 SCALE_CELLS = 10

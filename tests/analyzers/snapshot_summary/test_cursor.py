@@ -145,7 +145,7 @@ def test_the_difference_of_two_moments_is_that_of_their_sums(
     for name in before | after:
         change = after.get(name, (0, 0))[0] - before.get(name, (0, 0))[0]
         assert (changes[name].change_bytes if name in changes else 0) == change
-    sizes = [abs(row.change_bytes) for row in changes.values()]
+    sizes = [abs(row.change_bytes or 0) for row in changes.values()]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 not in sizes
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.analyzers.snapshot_summary.cursor import LiveChange
 from vramscope.tui.frame.keys import collect_keys
 from vramscope.tui.inspect.moment import StandingMoment
 from vramscope.tui.inspect.screen import InspectScreen
@@ -42,7 +43,8 @@ def standing(app: TerminalApp) -> StandingMoment:
 
 def listed(app: TerminalApp) -> list[int]:
     screen = first_screen(app, InspectScreen)
-    return [getattr(row, "size_bytes", None) or row.change_bytes for row in screen.stacks.rows]  # type: ignore[union-attr]
+    rows = screen.stacks.rows
+    return [row.change_bytes or 0 if isinstance(row, LiveChange) else row.size_bytes for row in rows]
 
 
 async def test_bar_and_sums_are_of_the_moment_and_the_rest_says_that_it_is_of_the_end(file: Path) -> None:

@@ -1,6 +1,7 @@
 """`vramscope inspect --at`: one moment of a file, or two next to each other, as text and as JSON."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -8,7 +9,13 @@ import msgspec
 import pytest
 
 from tests import REPOSITORY
-from vramscope.engine.model import ModelStateReading
+from vramscope.engine.model import (
+    AllocatorReading,
+    MemoryReading,
+    ModelStateReading,
+    ProcessReading,
+    Sample,
+)
 from vramscope.exporters.schema import render_schema
 
 from ...engine.files import flight_records
@@ -192,14 +199,104 @@ def test_a_recording_without_a_moment_is_refused_with_the_flag_that_names_one(tm
     assert "name a moment with --at, for example peak" in outcome.stderr
 
 
+def make_ranked(tick: int, *, has_rank: bool = True, **device: object) -> Sample:
+    """Return a sample of one GPU with 8 MiB of tensors in one process of 128 MiB, of which 2 MiB are free."""
+    sample = make_sample(tick, 1)
+    reading = AllocatorReading(
+        allocated_bytes=8 * MIB, reserved_bytes=10 * MIB, active_bytes=8 * MIB, inactive_split_bytes=0
+    )
+    state = ModelStateReading(
+        parameters_bytes=4 * MIB, gradients_bytes=0 if tick else MIB, optimizer_bytes=2 * MIB
+    )
+    ranks = [
+        msgspec.structs.replace(it, allocator=reading, model_state=state, step=None) for it in sample.ranks
+    ]
+    fields = {
+        "memory": MemoryReading(1024 * MIB, 200 * MIB, 824 * MIB),
+        "processes": (ProcessReading(7, "user", "python train.py", 128 * MIB),),
+    }
+    (found,) = (msgspec.structs.replace(it, **(fields | device)) for it in sample.devices)
+    return msgspec.structs.replace(sample, devices=(found,), ranks=tuple(ranks) if has_rank else ())
+
+
+def compare(
+    folder: Path, first: Sample, second: Sample
+) -> tuple[dict[str, tuple[int | None, int | None]], str]:
+    """Return the changes in MiB by name, and all as text, from the first of two samples to the second."""
+    path = folder / "run.vscope"
+    write(path, [first, second])
+    (report,) = call("inspect", str(path), "--at", "start", "--and", "end", "--json").lines
+    jsonschema.validate(report, SCHEMA)
+    rows = [row for groups in report["devices"][0]["changes"] for row in groups["rows"]]
+    for row in rows:
+        is_measured = None not in (row["first_bytes"], row["second_bytes"])
+        assert row["change_bytes"] == (row["second_bytes"] - row["first_bytes"] if is_measured else None)
+
+    def count_mib(size_bytes: int | None) -> int | None:
+        return None if size_bytes is None else size_bytes // MIB
+
+    sizes = {row["name"]: (count_mib(row["first_bytes"]), count_mib(row["second_bytes"])) for row in rows}
+    return sizes, call("inspect", str(path), "--at", "start", "--and", "end").stdout
+
+
+def test_after_a_job_has_ended_its_tensors_are_unmeasured_and_its_processes_gone(tmp_path: Path) -> None:
+    changes, text = compare(tmp_path, make_ranked(0), make_ranked(1, has_rank=False, processes=()))
+    assert changes["live tensors"] == (8, None)
+    assert changes["context and libraries"] == (118, None)
+    assert changes["parameters"] == (4, None)
+    assert changes["unattributed"] == (72, 200)
+    assert changes["rank 0"] == (128, 0), "the driver says that no process is left"
+    assert re.search(r"  allocated +8 MiB +unmeasured +—", text)
+    assert "           —       8 MiB  unmeasured  live tensors" in text
+    assert "+128 MiB      72 MiB     200 MiB  unattributed" in text
+
+
+def test_what_filled_a_device_that_is_not_read_any_more_is_unmeasured(tmp_path: Path) -> None:
+    ended = make_ranked(1, has_rank=False, state="ended", processes=None)
+    changes, text = compare(tmp_path, make_ranked(0), ended)
+    assert changes == {
+        "context and libraries": (118, None),
+        "unattributed": (72, None),
+        "live tensors": (8, None),
+        "cached": (2, None),
+        "parameters": (4, None),
+        "optimizer state": (2, None),
+        "gradients": (1, None),
+        "activations and other tensors": (1, None),
+        "rank 0": (128, None),
+    }
+    assert " 0 B  " not in text
+    alone = call("inspect", str(tmp_path / "run.vscope"), "--at", "end").stdout
+    assert "unattributed" not in alone
+    assert "its memory is the last that was read" in " ".join(alone.split())
+
+
+def test_a_process_that_reports_at_one_moment_only_is_one_process(tmp_path: Path) -> None:
+    changes, _ = compare(tmp_path, make_ranked(0), make_ranked(1, has_rank=False))
+    assert changes["live tensors"] == (8, None)
+    assert changes["other processes"] == (0, 128)
+    assert not changes.keys() & {"rank 0", "7 python train.py"}
+
+
+def test_a_process_whose_memory_the_driver_does_not_say_has_not_0_bytes(tmp_path: Path) -> None:
+    hidden = (ProcessReading(7, "user", "python train.py"),)
+    changes, _ = compare(tmp_path, make_ranked(0), make_ranked(1, processes=hidden))
+    assert changes["rank 0"] == (128, None)
+    assert changes["context and libraries"] == (118, None), "it is within a part of several kinds"
+    assert changes["gradients"] == (1, 0), "0 bytes that were measured"
+
+
+def test_before_a_device_was_found_all_of_it_is_unmeasured(tmp_path: Path) -> None:
+    early = msgspec.structs.replace(make_ranked(0), devices=(), ranks=())
+    changes, text = compare(tmp_path, early, make_ranked(1))
+    assert changes["live tensors"] == (None, 8)
+    assert "           —  unmeasured       8 MiB  live tensors" in text
+
+
 def test_kinds_that_were_measured_at_one_moment_only_are_not_compared_with_nothing(tmp_path: Path) -> None:
     """A probe reads the model once it has made a step; before, its parameters are not 0 bytes."""
-    early, late = make_sample(0), make_sample(1)
-    state = ModelStateReading(parameters_bytes=4096, gradients_bytes=0, optimizer_bytes=0)
-    ranks = tuple(msgspec.structs.replace(rank, model_state=state) for rank in late.ranks)
-    write(tmp_path / "run.vscope", [early, msgspec.structs.replace(late, ranks=ranks)])
-    assert "parameters" in call("inspect", str(tmp_path / "run.vscope"), "--at", "end").stdout
-    outcome = call("inspect", str(tmp_path / "run.vscope"), "--at", "start", "--and", "end")
-    assert "what its tensors are was measured at only one of the two moments" in outcome.stdout
-    assert "parameters" not in outcome.stdout
-    assert "parts of the device" in outcome.stdout
+    early = make_ranked(0)
+    ranks = tuple(msgspec.structs.replace(rank, model_state=None) for rank in early.ranks)
+    changes, _ = compare(tmp_path, msgspec.structs.replace(early, ranks=ranks), make_ranked(1))
+    assert changes["parameters"] == (None, 4)
+    assert "live tensors" not in changes, "it did not change"
