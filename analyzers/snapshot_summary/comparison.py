@@ -1,6 +1,6 @@
 """Two snapshots compared: what lived at the peak and at the end of each, and what is new, gone or larger."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -74,7 +74,7 @@ def compare_snapshots(
     in_both = [device for device in a.devices if device in b.devices]
     devices = tuple(_compare_device(a, b, device, most) for device in in_both)
     return SnapshotDifference(
-        verdict=_judge(devices),
+        verdict=_judge(devices) if devices else _explain_nothing(a.devices, b.devices),
         a=_describe(a, files[0]),
         b=_describe(b, files[1]),
         devices=devices,
@@ -121,9 +121,24 @@ def _count_ooms(snapshot: MemorySnapshot, device: int) -> int:
     return sum(trace.action.count(TraceAction.OOM) for trace in traces)
 
 
+def _explain_nothing(in_a: Sequence[int], in_b: Sequence[int]) -> str:
+    """Return why nothing is compared, in one sentence."""
+    empty = [run for run, devices in (("A", in_a), ("B", in_b)) if not devices]
+    if empty:
+        are = (
+            "A and B are empty memory snapshots"
+            if len(empty) > 1
+            else f"{empty[0]} is an empty memory snapshot"
+        )
+        return (
+            f"Nothing is compared: {are}, without segments and events; expected one that was made while "
+            "tensors were allocated"
+        )
+    a, b = (", ".join(map(str, devices)) for devices in (in_a, in_b))
+    return f"Nothing is compared: no device is in both snapshots; A has device {a}, B has device {b}"
+
+
 def _judge(devices: tuple[ComparedDevice, ...]) -> str:
-    if not devices:
-        return "No device is in both snapshots"
     failed = next((it for it in devices if it.ooms_b and not it.ooms_a), None)
     error = "" if failed is None else f"; only B ran out of memory, on device {failed.device}"
     every = [(device, moment) for device in devices for moment in device.moments]

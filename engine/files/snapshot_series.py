@@ -252,7 +252,10 @@ class SnapshotSeries(SeriesReader):
         )
 
     def explain_absence(self) -> str:
-        why = self._left_out.first or "no segments and no events; nothing was allocated"
+        why = self._left_out.first or (
+            "the memory snapshot is empty: no segments and no events; expected one that was made while "
+            "tensors were allocated, or with torch.cuda.memory._record_memory_history() on"
+        )
         return f"{show_path(self._path)}: {why}"
 
     def records(self) -> Iterator[SeriesRecord]:

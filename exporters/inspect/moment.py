@@ -24,7 +24,7 @@ from ...engine.text import make_printable
 from ...engine.units import format_bytes, format_share
 from ..stack_text import show_frame
 from ..text import UNKNOWN, format_rows, show_bytes, show_number, wrap
-from .text import check_device, show_time
+from .text import NOTHING_ALLOCATED, check_device, show_time
 
 WORDS = "start, end, peak, oom"
 _TIMES = "1h20m, 35%, 14:03 or 2025-10-09 14:03"
@@ -91,6 +91,7 @@ def report_snapshot(
         is_simulated=snapshot.simulated is not None,
         devices=tuple(_follow_device(snapshot, cursor, at, top, span_s) for cursor in cursors),
         notes=(
+            *(() if snapshot.devices else (NOTHING_ALLOCATED,)),
             *snapshot.notes,
             *(_GAPS.format(it.lifetimes.lost, it.device) for it in cursors if it.lifetimes.lost),
         ),

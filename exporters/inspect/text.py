@@ -30,6 +30,7 @@ from ..text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
 # A file of device memory, whichever kind it is, as one struct and as text.
 
+NOTHING_ALLOCATED = "no segments and no events: nothing was allocated on any device"
 # Why a capacity is refused.
 NEEDS_TRACE = "needs a memory snapshot with recorded history: only its trace can be replayed"
 
@@ -139,8 +140,10 @@ def _list_devices(record: FlightRecord) -> tuple[int, ...]:
 def check_device(device: int | None, known: tuple[int, ...]) -> None:
     """Raise a `UsageError` if a device is not among those of a file; None stands for all."""
     if device is not None and device not in known:
-        told = ", ".join(map(str, known)) or "none"
-        raise UsageError(f"--devices {device}: the devices in the file are {told}")
+        told = (
+            f"the devices in the file are {', '.join(map(str, known))}" if known else "the file has no device"
+        )
+        raise UsageError(f"--devices {device}: {told}")
 
 
 def check_capacity(content: MemorySnapshot | FlightRecord, capacity_bytes: int | None) -> None:
@@ -331,7 +334,7 @@ def describe_summary(
     width = max(width, LEAST_WIDTH)
     lines = [*_describe_simulated(summary, width)]
     if not summary.devices:
-        lines.append("no segments and no events: nothing was allocated on any device")
+        lines.append(NOTHING_ALLOCATED)
     for device in summary.devices:
         lines += _describe_device(device, width)
         lines += [

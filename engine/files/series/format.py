@@ -29,6 +29,10 @@ ACCEPTED = (
     "telemetry of stormlog, or a log of Megatron, torchtitan, DeepSpeed, nanotron, picotron or onnxruntime "
     "with lines of memory"
 )
+# Where the file has nothing that could be mistaken.
+_EXPECTED = (
+    "expected a recording, a memory snapshot, a memory trace, a series CSV or a log with lines of memory"
+)
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
 _DATABASE = b"SQLite format 3\0"
 _SIZE_LIMIT_BYTES = 64 * TIB
@@ -192,7 +196,8 @@ def recognize_series(path: Path) -> SeriesFormat:
         return "memory snapshot"
     first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
     if first is None:
-        raise InputFileError(f"{show_path(path)}: no line of data; its writer may not have finished")
+        found = "the file has only comments" if head.strip() else "the file is empty"
+        raise InputFileError(f"{show_path(path)}: {found}: its writer may not have finished; {_EXPECTED}")
     kind = _recognize_text("\n".join(lines)) or _recognize_header(lines[:_HEADER_LINES])
     if kind is None and not _OURS.match(head) and is_framework_log(lines):
         kind = "framework log"

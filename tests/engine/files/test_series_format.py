@@ -73,11 +73,11 @@ def test_a_measured_run_plays_whole() -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "no line of data"),
-        (b"\n\n# nothing\n", "no line of data"),
+        (b"", "the file is empty: its writer may not have finished; expected a recording, a memory snapshot"),
+        (b"\n\n# nothing\n", "the file has only comments: its writer may not have finished; expected"),
         (
             pickle.dumps({"segments": []}),
-            "no segments and no events; nothing was allocated",
+            "the memory snapshot is empty: no segments and no events; expected one that was made while",
         ),
         (b'{"schema": "x", "devices": {}}', "JSON that is not a series"),
         (b"[1, 2]", "JSON that is not a series"),

@@ -83,7 +83,7 @@ def test_a_modelled_card_is_called_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "why"),
     [
-        (snapshot([]), "no segments and no events; nothing was allocated"),
+        (snapshot([]), "the memory snapshot is empty: no segments and no events; expected one"),
         (
             snapshot([segment([block(2**52)])]),
             "device 0: 4,503,599,627,370,496 bytes, expected memory of a device",

@@ -132,3 +132,40 @@ def test_what_does_not_go_together_is_refused(a: str, tmp_path: Path) -> None:
     runs = str(write_series(tmp_path / "a.csv"))
     told = call("diff", runs, runs, "--top", "3")
     assert (told.code, "--top needs two memory snapshots" in told.stderr) == (2, True)
+
+
+def test_an_empty_snapshot_is_named_and_what_was_expected(a: str, tmp_path: Path) -> None:
+    empty = str(write_snapshot(tmp_path, snapshot([]), name="empty.pickle"))
+    expected = "without segments and events; expected one that was made while tensors were allocated"
+    for files, told in (
+        ((a, empty), "Nothing is compared: B is an empty memory snapshot"),
+        ((empty, a), "Nothing is compared: A is an empty memory snapshot"),
+        ((empty, empty), "Nothing is compared: A and B are empty memory snapshots"),
+    ):
+        (report,) = call("diff", *files, "--json").lines
+        assert report["verdict"] == f"{told}, {expected}"
+        assert report["verdict"] in " ".join(call("diff", *files).stdout.split())
+
+
+def test_snapshots_of_different_devices_are_not_compared(tmp_path: Path) -> None:
+    a, b = (
+        str(
+            write_snapshot(
+                tmp_path, snapshot([segment([block(MIB)], device=device)]), name=f"{device}.pickle"
+            )
+        )
+        for device in (0, 3)
+    )
+    (report,) = call("diff", a, b, "--json").lines
+    assert report["verdict"] == (
+        "Nothing is compared: no device is in both snapshots; A has device 0, B has device 3"
+    )
+
+
+def test_a_file_without_a_byte_is_named_and_what_was_expected(a: str, tmp_path: Path) -> None:
+    (tmp_path / "cut.pickle").touch()
+    for files in ((a, str(tmp_path / "cut.pickle")), (str(tmp_path / "cut.pickle"), a)):
+        outcome = call("diff", *files)
+        assert (outcome.code, outcome.stdout) == (2, "")
+        assert "cut.pickle: the file is empty: its writer may not have finished" in outcome.stderr
+        assert "expected a recording, a memory snapshot, a memory trace" in outcome.stderr

@@ -135,6 +135,13 @@ def test_files_without_history_say_what_is_missing(tmp_path: Path) -> None:
     )
 
 
+def test_a_snapshot_without_memory_says_that_nothing_was_allocated(tmp_path: Path) -> None:
+    empty = str(write_snapshot(tmp_path, snapshot([])))
+    outcome = call("inspect", empty, "--at", "end")
+    assert outcome.stdout == "note: no segments and no events: nothing was allocated on any device\n"
+    assert "the file has no device" in call("inspect", empty, "--devices", "1").stderr
+
+
 def test_a_recording_says_what_filled_its_devices(tmp_path: Path) -> None:
     samples = [make_sample(tick) for tick in range(5)]
     write(tmp_path / "run.vscope", samples)

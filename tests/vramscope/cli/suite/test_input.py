@@ -122,7 +122,7 @@ def test_a_capacity_stands_in_where_the_file_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no such file"), ("", "no line of data"), ("a,b\n1,2\n", "series.csv")],
+    [(None, "no such file"), ("", "the file is empty"), ("a,b\n1,2\n", "series.csv")],
     ids=["missing", "empty", "nothing known"],
 )
 def test_a_file_that_cannot_be_understood_is_refused(
