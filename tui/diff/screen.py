@@ -1,6 +1,7 @@
 """The screen of two runs: the verdict, both in one graph, and every rank in a list."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -264,7 +265,7 @@ class DifferenceScreen(FileScreen[Comparison]):
 
     def action_report(self) -> None:
         if self.comparison is not None:
-            self.app.push_screen(TextScreen("Two runs", self.report))
+            self.app.push_screen(TextScreen("Two runs", partial(describe_difference, self.comparison)))
 
 
 def view_difference(compare: Compare) -> FileView[DifferenceScreen, Comparison]:

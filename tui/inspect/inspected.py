@@ -36,8 +36,9 @@ from ...exporters.inspect.text import (
 )
 from ...exporters.stack_text import render_frames
 from ..draw.numbers import moment_text
-from ..screens.dialogs import REPORT_WIDTH
 
+# Returns a text for a width in cells.
+Describe = Callable[[int], str]
 PartKind = Literal["live", "waiting", "cached", "releasable", "outside"]
 
 
@@ -62,8 +63,8 @@ class InspectedDevice:
     stack_groups: int
     # One line for each request that failed, the newest first.
     failures: tuple[str, ...]
-    # The same at length.
-    failure_report: str
+    # The same at length, for a width.
+    describe_failures: Describe
     segment_map: SegmentMap
     history: LevelHistory | None
     # Moments of out-of-memory errors.
@@ -81,7 +82,7 @@ class InspectedAdvice:
     # The largest saving first; without advice, the reason.
     sentences: tuple[str, ...]
     # The same as a section of the report; empty where the trace could not be replayed.
-    report: str
+    describe: Describe = lambda _: ""
     # Whether the sentences are that reason.
     is_refused: bool = False
 
@@ -92,8 +93,8 @@ class Inspected:
     # In words.
     kind: str
     devices: tuple[InspectedDevice, ...]
-    # Everything as text.
-    report: str
+    # Everything as text, for a width.
+    describe: Describe
     settings: str = ""
     # Whether a device was modelled, so that nothing of it was measured.
     is_simulated: bool = False
@@ -135,7 +136,7 @@ def view_flight_record(record: FlightRecord, file: str, device: int | None = Non
         file=file,
         kind="out-of-memory text" if record.reason == OF_TEXT else "flight record",
         devices=(_view_device(record, summary),),
-        report=describe_flight_record(record, width=REPORT_WIDTH, top=MOST_STACKS_OF_REPORT),
+        describe=lambda width: describe_flight_record(record, width=width, top=MOST_STACKS_OF_REPORT),
         is_simulated=record.process.is_simulated,
     )
 
@@ -146,7 +147,11 @@ def _view_device(record: FlightRecord, summary: FlightSummary) -> InspectedDevic
     peak_bytes = 0 if history is None else history.peak_bytes
     rank = record.process.coordinates
     who = "" if rank is None else f"rank {rank.rank}: "
-    frames = render_frames(summary.request.frames, REPORT_WIDTH, summary.request.headline)
+
+    def describe_failure(width: int) -> str:
+        frames = render_frames(summary.request.frames, width, summary.request.headline)
+        return "\n".join([*(frames or ["no stack was recorded"]), "", summary.message])
+
     return InspectedDevice(
         name=f"device {0 if record.device.index is None else record.device.index}",
         sentences=(f"{who}{summary.sentences[0]}", *summary.sentences[1:], *summary.advice),
@@ -156,7 +161,7 @@ def _view_device(record: FlightRecord, summary: FlightSummary) -> InspectedDevic
         stacks=summary.stacks,
         stack_groups=len(summary.stacks),
         failures=(_describe_request(summary),),
-        failure_report="\n".join([*(frames or ["no stack was recorded"]), "", summary.message]),
+        describe_failures=describe_failure,
         segment_map=SegmentMap(
             "", 0, record.device.uuid, record.written_s or 0.0, record.segments, record.truncated.segments
         ),
@@ -213,7 +218,7 @@ def view_snapshot(
         file=file,
         kind="memory snapshot",
         devices=tuple(_view_snapshot_device(snapshot, each) for each in summary.devices),
-        report=describe_summary(_shorten(summary), width=REPORT_WIDTH),
+        describe=lambda width: describe_summary(_shorten(summary), width=width),
         is_simulated=summary.simulated is not None,
         settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
         advise=lambda place: _advise(snapshot, summary.devices[place].device, capacity_bytes),
@@ -222,9 +227,12 @@ def view_snapshot(
 
 def _advise(snapshot: MemorySnapshot, device: int, capacity_bytes: int | None) -> InspectedAdvice:
     advice = advise_settings(snapshot, device, capacity_bytes=capacity_bytes)
-    lines = [f"device {device}", *describe_advice(advice, REPORT_WIDTH)] if advice.is_replayed else []
+
+    def describe(width: int) -> str:
+        return "\n".join((f"device {device}", *describe_advice(advice, width))) if advice.is_replayed else ""
+
     sentences = tuple(map(make_printable, advice.sentences))
-    return InspectedAdvice(sentences, "\n".join(lines), is_refused=advice.reason is not None)
+    return InspectedAdvice(sentences, describe, is_refused=advice.reason is not None)
 
 
 def _shorten(summary: SnapshotSummary) -> SnapshotSummary:
@@ -241,7 +249,6 @@ def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> I
     history = None if timeline is None or len(timeline) < 2 else follow_trace(timeline)
     rows = map_segments(snapshot, summary.device)
     levels = summary.levels
-    failed = "\n".join(describe_failures(summary.failures, summary.failures_omitted, REPORT_WIDTH))
     return InspectedDevice(
         name=f"device {summary.device}",
         sentences=summary.sentences,
@@ -251,7 +258,9 @@ def _view_snapshot_device(snapshot: MemorySnapshot, summary: DeviceSummary) -> I
         stacks=summary.stacks,
         stack_groups=summary.stack_groups,
         failures=tuple(map(_describe_failure, summary.failures)),
-        failure_report=failed,
+        describe_failures=lambda width: "\n".join(
+            describe_failures(summary.failures, summary.failures_omitted, width)
+        ),
         segment_map=SegmentMap("", 0, None, 0.0, tuple(row.segment for row in rows)),
         history=history,
         failed_at=tuple(each.time_s for each in summary.failures if each.time_s is not None),

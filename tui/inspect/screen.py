@@ -336,10 +336,13 @@ class InspectScreen(FileScreen[Inspected]):
 
     @property
     def report(self) -> str:
-        """Everything as text, with the simulations that are done."""
+        return self._describe(REPORT_WIDTH)
+
+    def _describe(self, width: int) -> str:
+        """Return everything as text, with the simulations that are done."""
         inspected = self.inspected
-        sections = [self._advice[place].report for place in sorted(self._advice)]
-        told = [] if inspected is None else [inspected.report]
+        sections = [self._advice[place].describe(width) for place in sorted(self._advice)]
+        told = [] if inspected is None else [inspected.describe(width)]
         return "\n".join([*told, *(f"{section}\n" for section in sections if section)])
 
     def show_advice(self, place: int, advice: InspectedAdvice) -> None:
@@ -497,15 +500,18 @@ class InspectScreen(FileScreen[Inspected]):
         heading = (
             f"{format_bytes(group.size_bytes)} in {count}, {format_share(group.share, 1)} of what is live"
         )
-        lines = [
-            show_frame(frame, REPORT_WIDTH, "> " if frame is group.headline else "  ")
-            for frame in group.frames
-        ]
-        self.app.push_screen(TextScreen(heading, "\n".join(lines or ["no stack was recorded"])))
+
+        def describe(width: int) -> str:
+            lines = [
+                show_frame(frame, width, "> " if frame is group.headline else "  ") for frame in group.frames
+            ]
+            return "\n".join(lines or ["no stack was recorded"])
+
+        self.app.push_screen(TextScreen(heading, describe))
 
     def action_report(self) -> None:
         if self.inspected is not None:
-            self.app.push_screen(TextScreen(self.inspected.file, self.report))
+            self.app.push_screen(TextScreen(self.inspected.file, self._describe))
 
     def action_settings(self) -> None:
         if self.inspected is None or self.device is None:
@@ -519,8 +525,12 @@ class InspectScreen(FileScreen[Inspected]):
         device = self.device
         if device is None:
             return
-        text = device.failure_report or "the file records no failed request"
-        self.app.push_screen(TextScreen(f"Out of memory: {device.name}", text))
+        self.app.push_screen(
+            TextScreen(
+                f"Out of memory: {device.name}",
+                lambda width: device.describe_failures(width) or "the file records no failed request",
+            )
+        )
 
     def action_choose_device(self) -> None:
         if self.inspected is None:
@@ -595,9 +605,7 @@ def view_file(path: Path, read: Callable[[], Inspected]) -> FileView[InspectScre
             try:
                 advice = found.advise(place)
             except Exception as error:  # noqa: BLE001 - the file is shown all the same, and the screen says why
-                advice = InspectedAdvice(
-                    (f"no advice on allocator settings: {error!r}",), "", is_refused=True
-                )
+                advice = InspectedAdvice((f"no advice on allocator settings: {error!r}",), is_refused=True)
             view.hand_over(partial(view.screen.show_advice, place, advice))
 
     view = FileView(lambda app: InspectScreen(), read, wait, own_keys=keys.FILE, then=begin_to_advise)

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -354,7 +355,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
 
     def action_report(self) -> None:
         if self.profile is not None:
-            self.app.push_screen(TextScreen(self.profile.name, self.report))
+            describe = partial(describe_module_memory, self.profile.memory)
+            self.app.push_screen(TextScreen(self.profile.name, lambda width: describe(width=width)))
 
     def _compare_with_first(self) -> ExportedDifference | None:
         """Return the difference of this point from the same one of the first profile, of all kinds."""

@@ -273,23 +273,35 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         self.query_one("#prompt-hint", Label).update(text)
 
 
-# Width of the texts in it.
+# Width of the texts in it, where there is room.
 REPORT_WIDTH = 86
+_LEAST_WIDTH = 40
+# Cells for the frame and the scroll bar.
+_FRAME_CELLS = 6
 
 
 class TextScreen(_ScrollingDialog):
-    """Shows a text as it is."""
+    """Shows a text as it is, or what a function returns for the width that there is."""
 
     BINDINGS = [*keys.TEXT]
 
-    def __init__(self, heading: str, text: str) -> None:
+    def __init__(self, heading: str, text: str | Callable[[int], str]) -> None:
         super().__init__()
         self._heading = heading
         self._text = text
+
+    @property
+    def _fitted(self) -> str:
+        if isinstance(self._text, str):
+            return self._text
+        return self._text(max(_LEAST_WIDTH, min(REPORT_WIDTH, self.app.size.width - _FRAME_CELLS)))
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -listing"):
             yield Label(self._heading, classes="dialog--title", markup=False)
             with VerticalScroll(can_focus=False):
-                yield Static(self._text, markup=False)
+                yield Static(self._fitted, id="text", markup=False)
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
+
+    def on_resize(self) -> None:
+        self.query_one("#text", Static).update(self._fitted)

@@ -79,6 +79,20 @@ async def test_the_verdict_both_runs_and_every_rank_are_shown_and_driven_by_keys
     assert comparison.difference.verdict[:60] in report.read_text()
 
 
+async def test_in_80_columns_the_report_has_no_line_that_is_broken_in_two(tmp_path: Path) -> None:
+    compared = compare_two(ranks=1)
+    async with (app := make_app(lambda _: compared, tmp_path)).run_test(size=(80, 40)) as pilot:
+        await until(pilot, lambda: first_screen(app, DifferenceScreen).comparison)
+        await pilot.press("i")
+        await pilot.pause()
+        lines = [line.strip(" │") for line in shown(app).splitlines() if "│" in line]
+        (heading,) = (line for line in lines if line.startswith("who "))
+        assert heading.endswith("%")
+        row = lines[lines.index(heading) + 1]
+        assert row.startswith("rank 0")
+        assert not lines[lines.index(heading) + 2].startswith(("+", "-", "0"))
+
+
 async def test_how_far_the_reading_is_can_be_seen_and_left(tmp_path: Path) -> None:
     held = threading.Event()
 

@@ -109,7 +109,7 @@ async def test_a_simulated_device_is_told_first_at_any_width(tmp_path: Path, siz
             assert shown(app).lstrip().startswith("simulated device")
             inspected = first_screen(app, InspectScreen).inspected
             assert inspected is not None
-            assert inspected.report.startswith("simulated device")
+            assert inspected.describe(80).startswith("simulated device")
 
 
 async def test_a_snapshot_of_a_real_device_is_not_called_simulated(rich_file: Path) -> None:
@@ -185,6 +185,19 @@ async def test_the_report_and_what_failed_can_be_read_in_full(rich_file: Path) -
         text = shown(app)
         assert "live at that moment, by stack" in text
         assert "evaluate  /job/train.py:68" in text
+
+
+async def test_in_80_columns_report_failures_and_stack_are_as_wide_as_their_dialog(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file), (80, 60)) as pilot:
+        screen = first_screen(app, InspectScreen)
+        assert screen.inspected is not None
+        assert screen.device is not None
+        for key, text in (("i", screen.inspected.describe(74)), ("o", screen.device.describe_failures(74))):
+            await pilot.press(key)
+            await pilot.pause()
+            for line in text.splitlines()[:30]:
+                assert f"│ {line}" in shown(app)
+            await pilot.press("escape")
 
 
 async def test_a_file_of_one_device_says_so_and_hides_the_key(tmp_path: Path) -> None:
