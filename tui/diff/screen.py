@@ -258,8 +258,12 @@ class DifferenceScreen(FileScreen[Comparison]):
         comparison = self.comparison
         if comparison is None:
             return
-        known = {each.figure for subject in comparison.difference.subjects for each in subject.figures}
-        choices: list[Figure | None] = [None, *(figure for figure in FIGURE_WORDS if figure in known)]
+        subjects = comparison.difference.subjects
+        known = {each.figure for subject in subjects for each in subject.figures}
+        # The most telling metric of each can be the same of all, and is chosen then.
+        telling = {None if subject.shown is None else subject.shown.figure for subject in subjects}
+        others = (figure for figure in FIGURE_WORDS if figure in known and telling != {figure})
+        choices: list[Figure | None] = [None, *others]
         self._figure = choices[(choices.index(self._figure) + step) % len(choices)]
         self._draw()
 

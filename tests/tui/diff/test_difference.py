@@ -64,10 +64,10 @@ async def test_the_verdict_both_runs_and_every_rank_are_shown_and_driven_by_keys
         await pilot.pause()
         assert "rank 3: allocated" in shown(app)
         assert "they diverge at step 31" in shown(app)
-        await pilot.press("f", "f", "f")
+        await pilot.press("f", "f")
         await pilot.pause()
         assert "rank 3: reserved" in shown(app)
-        await pilot.press("F", "F", "F", "end")
+        await pilot.press("F", "F", "end")
         await pilot.pause()
         assert "8 of 8" in shown(app)
         await pilot.press("i")
@@ -77,6 +77,23 @@ async def test_the_verdict_both_runs_and_every_rank_are_shown_and_driven_by_keys
         await until(pilot, lambda: len(list(tmp_path.iterdir())) == 2)
     (report,) = tmp_path.glob("*.txt")
     assert comparison.difference.verdict[:60] in report.read_text()
+
+
+async def test_each_press_of_f_shows_another_metric(tmp_path: Path) -> None:
+    compared = compare_two(ranks=1)
+    async with (app := make_app(lambda _: compared, tmp_path)).run_test(size=(120, 32)) as pilot:
+        await until(pilot, lambda: first_screen(app, DifferenceScreen).comparison)
+        await pilot.pause()
+
+        def metric() -> str:
+            return next(line for line in shown(app).splitlines() if "⠤⠤ A" in line).partition("⠤")[0]
+
+        seen = [metric()]
+        for _ in range(len(compared.difference.subjects[0].figures)):
+            await pilot.press("f")
+            seen.append(metric())
+        assert len(set(seen[:-1])) == len(seen) - 1
+        assert seen[-1] == seen[0]
 
 
 async def test_in_80_columns_the_report_has_no_line_that_is_broken_in_two(tmp_path: Path) -> None:
