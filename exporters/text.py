@@ -108,7 +108,7 @@ def describe_assumptions(assumptions: Sequence[str]) -> str:
 
 
 def _break_word(word: str, width: int) -> Iterator[str]:
-    while count_cells(word) > width:
+    while word and count_cells(word) > width:
         end = width
         if not word.isascii():  # a character may take two cells, or no cell
             end = next(at for at in range(len(word)) if count_cells(word[: at + 1]) > width)

@@ -436,8 +436,15 @@ def describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
 def _describe_settings(settings: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     if not settings:
         return
-    text = ", ".join(f"{key}={value}" for key, value in settings if value != "")
+    text = ", ".join(f"{key}={show_setting(value)}" for key, value in settings if value != "")
     yield from wrap(f"settings: {make_printable(text)}", width)
+
+
+def show_setting(value: str) -> str:
+    """Return a setting as it can be written: PyTorch lists `1:4,2:4,...` for all sizes where `4` is set."""
+    pairs = [pair.partition(":") for pair in value.split(",")]
+    values = {each for _, _, each in pairs}
+    return values.pop() if len(pairs) > 1 and len(values) == 1 and "" not in values else value
 
 
 # The events of a snapshot as plain text: levels over time, requests, and failures.

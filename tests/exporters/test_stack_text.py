@@ -30,6 +30,10 @@ def test_a_long_path_keeps_its_beginning_its_name_and_its_line(width: int) -> No
     assert text.count("…") == 1
 
 
+def test_a_word_for_which_there_is_no_room_is_broken_into_characters() -> None:
+    assert [line.strip() for line in wrap("ab", 0, "  ")] == ["a", "b"]
+
+
 def test_a_word_has_a_line_of_its_own_before_it_is_broken() -> None:
     word = "x" * 38
     assert wrap(f"at {word} and on", 40, "  ") == ["  at", f"  {word}", "    and on"]

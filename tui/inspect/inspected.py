@@ -31,6 +31,7 @@ from ...exporters.inspect.text import (
     describe_failures,
     describe_flight_record,
     describe_summary,
+    show_setting,
     summarize_devices,
     summarize_flight,
 )
@@ -220,7 +221,9 @@ def view_snapshot(
         devices=tuple(_view_snapshot_device(snapshot, each) for each in summary.devices),
         describe=lambda width: describe_summary(_shorten(summary), width=width),
         is_simulated=summary.simulated is not None,
-        settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
+        settings=", ".join(
+            f"{key}={show_setting(value)}" for key, value in summary.settings if value not in {"", "False"}
+        ),
         advise=lambda place: _advise(snapshot, summary.devices[place].device, capacity_bytes),
     )
 

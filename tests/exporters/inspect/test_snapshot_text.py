@@ -39,6 +39,19 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal() -> None:
     assert all(line.isprintable() for line in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        ("1:0,2:0,4:0,32768:0", "roundup=0"),
+        ("1:0,2:4,4:4", "roundup=1:0,2:4,4:4"),
+        ("a,b", "roundup=a,b"),
+        ("0.8", "roundup=0.8"),
+    ],
+)
+def test_a_setting_of_all_sizes_is_shown_as_it_can_be_written(recorded: str, shown: str) -> None:
+    assert describe(snapshot([], allocator_settings={"roundup": recorded})).endswith(f"settings: {shown}\n")
+
+
 def test_an_error_at_a_time_that_no_calendar_has_is_told_all_the_same() -> None:
     events = [[{"action": "oom", "addr": 0, "size": MIB, "stream": 0, "time_us": 2**62, "frames": []}]]
     assert "out of memory at an unknown time: 1 MiB requested" in describe(snapshot([], device_traces=events))
