@@ -24,7 +24,7 @@ from ...exporters.text import UNKNOWN, show_bytes
 from ..draw.bars import Part, describe_sum, draw_stacked_bar
 from ..draw.blocks import draw_segment_map
 from ..draw.level_graph import draw_level_graph
-from ..draw.pieces import Piece, join_pieces
+from ..draw.pieces import Piece, join_pieces, measure_pieces
 from ..draw.spans import Line, Role, Span, fit_line, line_width
 from ..frame import keys
 from ..screens.dialogs import REPORT_WIDTH, MarkedList, TextScreen
@@ -251,6 +251,14 @@ class InspectPicture(LinePage, can_focus=False):
         return line
 
 
+def draw_moment(moment: StandingMoment, width: int) -> list[Piece]:
+    """Return what is said of a moment, without the last facts where those would be cut off."""
+    facts = [[Piece(fact)] for fact in moment.describe()]
+    while len(facts) > 1 and measure_pieces(join_pieces(facts)) > width - MARGIN:
+        facts.pop()
+    return join_pieces(facts)
+
+
 def wrap_verdict(
     device: InspectedDevice, moment: StandingMoment | None, width: int, height: int
 ) -> list[str]:
@@ -370,7 +378,6 @@ class InspectScreen(FileScreen[Inspected]):
         if device is None:
             self._verdict.set_pieces([Piece("nothing was allocated on any device")])
             return
-        self._facts.set_pieces(self._draw_facts(device))
         self._arrange(self.size.width, self.size.height)
         is_recorded = bool(device.segment_map.segments) or not device.whole.value_bytes
         self.stacks.show(device.stacks, is_recorded=is_recorded)
@@ -381,7 +388,6 @@ class InspectScreen(FileScreen[Inspected]):
         self.moment = moment
         self.stacks.show(moment.list_rows(self._grouped), is_compared=moment.mark is not None)
         self.picture.stand(moment)
-        self._facts.set_pieces(join_pieces([[Piece(fact)] for fact in moment.describe()]))
         self._arrange(self.size.width, self.size.height)
 
     @property
@@ -478,6 +484,8 @@ class InspectScreen(FileScreen[Inspected]):
             heading = draw_change_heading(width) if is_change else draw_heading(width)
             self._heading.set_pieces([Piece(heading, "muted")], told)
             self._verdict.set_pieces(self._draw_verdict(self.device))
+            facts = self._draw_facts(self.device) if self.moment is None else draw_moment(self.moment, width)
+            self._facts.set_pieces(facts)
         rows = height - HEAD_ROWS - FOOT_ROWS - 1
         listed = len(self.device.stacks) if self.device else 0
         list_rows = max(LEAST_STACK_ROWS, min(listed, rows * 2 // 5))

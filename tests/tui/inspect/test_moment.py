@@ -116,6 +116,13 @@ async def test_in_80_columns_the_change_since_the_mark_is_whole_and_marks_cut_no
         await pilot.press("home", "m", "p")
         assert "+40 MiB since the mark" in shown(app)
         assert "100 s" not in shown(app), "the mark stands there"
+        (facts,) = (line for line in shown(app).splitlines() if "since the mark" in line)
+        assert "…" not in facts
+        await pilot.resize_terminal(140, 40)
+        await pilot.pause()
+        assert "· mark at 0.000 s, event 0 of 4 " in shown(app)
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
         await pilot.press("end")
         assert "en▲" not in shown(app)
 
