@@ -59,11 +59,15 @@ class FileKind(NamedTuple):
         """Return what it is and which verb reads it, for a verb that does not."""
         if not self.readers:
             return f"{self.words}, which no verb reads"
-        names = [f"`vramscope {reader}`" for reader in self.readers]
-        listed = f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
         if usage in self.readers:
-            return f"{self.words}; give {self.how} to {listed}"
-        return f"{self.words}, which `vramscope {usage}` does not read; give {self.how} to {listed}"
+            return f"{self.words}; give {self.how} to {self.list_readers()}"
+        return (
+            f"{self.words}, which `vramscope {usage}` does not read; give {self.how} to {self.list_readers()}"
+        )
+
+    def list_readers(self) -> str:
+        names = [f"`vramscope {reader}`" for reader in self.readers]
+        return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 # JSON of ours, by the name in its `schema`.

@@ -140,9 +140,9 @@ def _list_devices(record: FlightRecord) -> tuple[int, ...]:
 def check_device(device: int | None, known: tuple[int, ...]) -> None:
     """Raise a `UsageError` if a device is not among those of a file; None stands for all."""
     if device is not None and device not in known:
-        told = (
-            f"the devices in the file are {', '.join(map(str, known))}" if known else "the file has no device"
-        )
+        told = f"the devices in the file are {', '.join(map(str, known))}"
+        if len(known) < 2:
+            told = f"the only device in the file is {known[0]}" if known else "the file has no device"
         raise UsageError(f"--devices {device}: {told}")
 
 

@@ -105,7 +105,7 @@ def test_text_says_what_lived_by_line_module_and_kind(tmp_path: Path) -> None:
         (("--at", "#9"), "#9: expected an event from #0 to #4"),
         (("--at", "2h"), "2h is not within what was recorded, which is 3.0 s long"),
         (("--and", "peak"), "--and needs --at"),
-        (("--at", "end", "--devices", "3"), "the devices in the file are 0"),
+        (("--at", "end", "--devices", "3"), "the only device in the file is 0"),
     ],
 )
 def test_what_is_no_moment_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
@@ -203,7 +203,8 @@ def test_a_recording_without_a_moment_is_refused_with_the_flag_that_names_one(tm
     write(tmp_path / "run.vscope", [make_sample(tick) for tick in range(3)])
     outcome = call("inspect", str(tmp_path / "run.vscope"))
     assert (outcome.code, outcome.stdout) == (2, "")
-    assert "name a moment with --at, for example peak" in outcome.stderr
+    assert "name a moment with --at, for example peak, or give it to `vramscope import`, " in outcome.stderr
+    assert " or `vramscope export`\n" in outcome.stderr
 
 
 def make_ranked(tick: int, *, has_rank: bool = True, **device: object) -> Sample:

@@ -195,11 +195,10 @@ def refuse_recording(path: Path) -> None:
 
     if _is_recording(path):
         kind = identify(path)
-        readers = () if kind is None else kind.readers
         raise SettingError(
             f"{show_path(path)}: a recording: name a moment with ",
             Setting("--at"),
-            f", for example peak, or give it to {' or '.join(f'`vramscope {reader}`' for reader in readers)}",
+            f", for example peak{'' if kind is None else f', or give it to {kind.list_readers()}'}",
         )
 
 
