@@ -4,6 +4,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
@@ -311,6 +312,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # How pickles from protocol 2 on begin; JSON never does.
 _PICKLE_MARK = b"\x80"
 _HEAD_BYTES = 512
+# Searched for an error in a file that is no text.
+_BINARY_CHUNKS = 64
 # Of a file system; a hole ends with one.
 _LARGEST_BLOCK_BYTES = MIB
 # At the beginning of a flight record. A log of JSON lines begins alike, and may contain an error.
@@ -331,8 +334,8 @@ def recognize_memory_file(path: Path, on_read: OnRead | None = None) -> MemoryFi
     if head.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
         is_record = _SCHEMA_KEY in head or not has_oom_text(path, on_read)
         return "flight record" if is_record else "out-of-memory text"
-    # Of a file that is no text, only the beginning is read, however large it is.
-    if b"\0" not in head and has_oom_text(path, on_read):
+    # A file with NUL bytes is hardly a text: it is not searched to its end, however large it is.
+    if has_oom_text(path, on_read, most_chunks=_BINARY_CHUNKS if b"\0" in head else None):
         return "out-of-memory text"
     raise InputFileError(
         f"{show_path(path)}: not a memory snapshot, flight record, start-up log of a server or text with "
@@ -383,8 +386,8 @@ _BACKENDS = {"CUDA": "cuda", "HIP": "rocm", "XPU": "xpu"}
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def has_oom_text(path: Path, on_read: OnRead | None = None) -> bool:
-    return _find_texts(path, on_read).texts > 0
+def has_oom_text(path: Path, on_read: OnRead | None = None, *, most_chunks: int | None = None) -> bool:
+    return _find_texts(path, on_read, most_chunks).texts > 0
 
 
 def read_oom_file(path: Path) -> FlightRecord:
@@ -420,7 +423,7 @@ class _Found(NamedTuple):
     texts: int = 0
 
 
-def _find_texts(path: Path, on_read: OnRead | None = None) -> _Found:
+def _find_texts(path: Path, on_read: OnRead | None = None, most_chunks: int | None = None) -> _Found:
     file = PackedFile(path, on_read)
     kept = b""
     from_at = 0
@@ -428,7 +431,7 @@ def _find_texts(path: Path, on_read: OnRead | None = None) -> _Found:
     count = 0
     prefix = b""
     text = b""
-    for data in file.chunks():
+    for data in islice(file.chunks(), most_chunks):
         text = text if len(text) >= _LONGEST or not count else text + data[:_LONGEST]
         searched = kept + data
         for match in _MARK.finditer(searched, from_at):

@@ -70,11 +70,17 @@ def test_a_large_file_that_is_no_text_is_refused_by_its_beginning(tmp_path: Path
     path.write_bytes(head)
     os.truncate(path, 12 * GIB)
 
-    def refuse_to_read(share: float) -> None:
-        pytest.fail(f"the file was searched: {share}")
+    def watch(share: float) -> None:
+        assert share < 0.01, "the whole file is searched"
 
     with pytest.raises(InputFileError, match="not a memory snapshot, flight record"):
-        recognize_memory_file(path, refuse_to_read)
+        recognize_memory_file(path, watch)
+
+
+def test_an_error_is_found_in_a_log_with_a_stray_nul(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(b"step \0 7\nCUDA out of memory. Tried to allocate 2.00 GiB\n")
+    assert recognize_memory_file(path) == "out-of-memory text"
 
 
 def test_an_error_is_found_in_a_log_that_was_cut_off_while_a_job_wrote_it(tmp_path: Path) -> None:
