@@ -23,7 +23,13 @@ from .kernels import FusedKernels, install_cuda_types
 from .ledger import CardLedger
 from .patching import PatchedNames, replace
 from .simulation import Simulation
-from .tensor_methods import Factories, StorageMethods, TensorMethods, install_legacy_types
+from .tensor_methods import (
+    Factories,
+    StorageMethods,
+    TensorMethods,
+    install_device_type,
+    install_legacy_types,
+)
 
 # Prefix of the probe's threads: they watch, and make no tensors.
 OWN_THREADS = "vramscope-"
@@ -129,6 +135,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     direct_attention.install(registry)
     install_grouping()
     install_legacy_types()
+    install_device_type(devices)
     install_autocast()
     distributed.install(registry, simulation.post)
     install_threads(simulation, _make_mode(simulation))

@@ -1,4 +1,4 @@
-"""Factories, methods of tensors and storages that name a device, and the types that torch.cuda once had."""
+"""Factories, methods of tensors and storages that name a device, `torch.device`, and types of old scripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.utils import _device as default_devices
 
 from .card import OutOfMemory
 from .devices import ELSEWHERE, HOST, Devices, state, targeting, uncharged
-from .patching import replace
+from .patching import name_for_scripts, replace
 from .storages import PinnedMemory, StorageRegistry, Transfers, storage_of
 
 _CPU = torch.device("cpu")
@@ -412,6 +412,47 @@ def _make_set_default(original: Any) -> Any:
         torch.set_default_device("cuda")
 
     return set_default_tensor_type
+
+
+_Device = torch.device
+
+
+class DeviceType(type):
+    """Lets `torch.device` take the ordinal of a card, which a build for CPUs refuses.
+
+    Devices themselves stay of PyTorch's own class, which cannot be derived from: to tables and comparisons
+    the two classes are one.
+    """
+
+    devices: Devices
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
+        named = args[0] if args else kwargs.get("device")
+        if len(args) + len(kwargs) == 1 and isinstance(named, int) and not isinstance(named, bool):
+            return cls.devices.names[cls.devices.resolve(named)]
+        return _Device(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _Device)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _Device)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is _Device
+
+    def __hash__(cls) -> int:
+        return hash(_Device)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(_Device, name)
+
+
+def install_device_type(devices: Devices) -> None:
+    replace(
+        torch, "device", lambda it: DeviceType(it.__name__, (), {"__module__": "torch", "devices": devices})
+    )
+    name_for_scripts(torch.device, _Device)
 
 
 _storage_base = torch._C.StorageBase

@@ -227,3 +227,35 @@ def test_a_module_goes_to_a_card_by_its_number(tmp_path: Path) -> None:
     for is_fake in (False, True):
         found = answers(tmp_path, script, devices=2, is_fake=is_fake)
         assert found == [False, "cuda:1", "cuda:0", "torch.bfloat16", "CUDA error: invalid device ordinal"]
+
+
+def test_a_number_is_a_device_in_every_place_that_takes_one(tmp_path: Path) -> None:
+    script = """
+    import json, pickle, torch
+    named = torch.device(1)
+    found = [str(torch.device(it)) for it in (0, "cpu", named)] + [str(torch.device("cuda", 1))]
+    torch.set_default_device(1)
+    found.append(str(torch.ones(2).device))
+    torch.set_default_device(None)
+    with torch.device(0):
+        found.append(str(torch.ones(2).device))
+    # What PyTorch and libraries ask of the class of devices.
+    kinds = {type(named): "device"}
+    found += [isinstance(named, torch.device), kinds[torch.device], type(named) == torch.device]
+    found.append(isinstance("cuda", torch.device) or isinstance(0, torch.device))
+    found.append(pickle.loads(pickle.dumps([named, torch.device])) == [named, torch.device])
+    try:
+        torch.device(2)
+    except RuntimeError as error:
+        found.append(str(error))
+    @torch.jit.script
+    def move(tensor: torch.Tensor, place: torch.device):
+        return tensor.to(torch.device("cpu")), place
+    found.append(str(move(torch.ones(2), named)[1]))
+    print(json.dumps(found))
+    """
+    for is_fake in (False, True):
+        found = answers(tmp_path, script, devices=2, is_fake=is_fake)
+        assert found[:6] == ["cuda:0", "cpu", "cuda:1", "cuda:1", "cuda:1", "cuda:0"]
+        assert found[6:11] == [True, "device", True, False, True]
+        assert found[11:] == ["CUDA error: invalid device ordinal", "cuda:1"]
