@@ -218,6 +218,7 @@ def install(registry: StorageRegistry, mode: FakeAccountingMode) -> None:
         replace(torch, name, _make_from_list)
     replace(torch.nn.init, "_no_grad_trunc_normal_", partial(_make_truncated, mode=mode))
     replace(torch.utils, "swap_tensors", _make_swap)
+    torch.Tensor.data = property(torch.Tensor.data.__get__, partial(_set_data, torch.Tensor.data.__set__))
     replace(torch.nn.Module, "_apply", _make_apply)
     # `torch.optim` hides its module of this name behind the class.
     for name in ("torch.utils._foreach_utils", "torch.optim.optimizer"):
@@ -361,6 +362,21 @@ def _make_swap(original: Any) -> Any:
             torch._C._swap_tensor_impl(parameter, converted)
 
     return swap
+
+
+def _set_data(original: Any, tensor: Any, value: Any) -> None:
+    """Let `tensor.data = value` make a real tensor a fake one: so FSDP moves a module to the card.
+
+    PyTorch would put the insides of the fake one, which are of the meta device, into a real tensor.
+    """
+    if tensor.is_leaf and isinstance(tensor, FakeTensor) != isinstance(value, FakeTensor):
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        made = torch.nn.Parameter(value, False) if is_parameter else value.detach()
+        made.requires_grad_(tensor.requires_grad)
+        made.grad = tensor.grad
+        torch.utils.swap_tensors(tensor, made)
+    else:
+        original(tensor, value)
 
 
 def _make_honest(real: Any, simulated: Any) -> Any:

@@ -6,11 +6,11 @@ from pathlib import Path
 from tests.engine.simulation.simulated import GIB, answers, run_ranks
 
 TRAININGS = """
-import json, os, torch
+import gc, json, os, torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor, randn
 from torch.distributed.tensor.parallel import (
     ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module)
@@ -46,6 +46,15 @@ def shard():
     for parameter in model.parameters():
         nn.init.trunc_normal_(parameter)
     train(model)
+def wrap():
+    found = []
+    for device in (rank, torch.device("cuda", rank)):
+        gc.collect()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        train(FullyShardedDataParallel(make(), device_id=device))
+        found.append(torch.cuda.max_memory_allocated() - before)
+    assert found[0] == found[1], found
 def split():
     model = make().cuda()
     parallelize_module(model, mesh, {
@@ -83,7 +92,7 @@ def exchange():
         dist.recv_object_list(given, src=0, device=device)
     assert given == [{"shape": (0, 2)}]
 peaks = {}
-for job in (replicate, compress, shard, split, exchange):
+for job in (replicate, compress, shard, wrap, split, exchange):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     job()
