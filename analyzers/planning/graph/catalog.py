@@ -7,7 +7,7 @@ import msgspec
 from ....engine.errors import UsageError
 from ....engine.text import suggest
 from ..theory import ExpertShape, LatentAttention, ModelShape
-from ..theory.presets import LONGEST, PRESETS
+from ..theory.presets import LONGEST, PRESETS, find_dropout
 
 Family = Literal["gpt", "llama", "moe", "t5", "bert"]
 
@@ -114,7 +114,7 @@ def _check_experts(experts: ExpertShape, what: str) -> None:
 # are listed here.
 
 
-def take_shape(shape: ModelShape, positions: int) -> Architecture:
+def take_shape(shape: ModelShape, positions: int, *, has_dropout: bool) -> Architecture:
     """Return a decoder of the memory theory as a model to plan for, without further predicted tokens.
 
     `positions` is the longest sequence it is made for.
@@ -133,7 +133,7 @@ def take_shape(shape: ModelShape, positions: int) -> Architecture:
         has_qkv_biases=shape.has_qkv_bias and not shape.has_linear_bias,
         has_positions=shape.learned_positions > 0,
         has_gate=shape.is_gated,
-        has_dropout=not shape.is_gated,
+        has_dropout=has_dropout,
         is_tied=shape.is_tied,
         norm_size=2 if shape.has_norm_bias else 1,
         has_query_key_norm=shape.has_query_key_norm,
@@ -174,7 +174,8 @@ def _make_bert(layers: int, hidden: int, heads: int) -> Architecture:
 
 
 MODELS: dict[str, Architecture] = {
-    name: take_shape(PRESETS[name], longest) for name, longest in LONGEST.items()
+    name: take_shape(PRESETS[name], longest, has_dropout=find_dropout(name) > 0)
+    for name, longest in LONGEST.items()
 } | {
     "t5-small": _make_t5(6, 512, 8, 64, 2048),
     "t5-base": _make_t5(12, 768, 12, 64, 3072),

@@ -8,7 +8,7 @@ from ....engine.errors import InputFileError, UsageError
 from ....engine.text import find_nearest
 from ..theory import ExpertShape
 from ..theory.configs import Flags
-from ..theory.configs.document import FAMILIES, flag_hugging_face
+from ..theory.configs.document import FAMILIES, NO_DROPOUT, OF_GPT, flag_hugging_face, read_dropout
 from ..theory.configs.megatron import read_shape
 from .catalog import Architecture, Family, check_architecture, take_shape
 from .graph import EdgeInfo, LayerNode
@@ -88,11 +88,12 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
 def _read_decoder(config: Mapping[str, object], what: str) -> Architecture:
     """Return a decoder that the memory theory knows."""
     try:
-        shape = read_shape(Flags(flag_hugging_face(config)))
+        flags = Flags(flag_hugging_face(config))
+        shape = read_shape(flags)
     except UsageError as error:
         raise InputFileError(f"{what}: {error}") from None
     positions = _find_size(config, _OPTIONAL["positions"], what) or POSITIONS
-    return take_shape(shape, positions)
+    return take_shape(shape, positions, has_dropout=flags.find_number("hidden-dropout", 0.0) > 0)
 
 
 def _find_family(config: Mapping[str, object], what: str) -> Family:
@@ -148,6 +149,7 @@ def _set_switches(model: Architecture, config: Mapping[str, object]) -> Architec
     is_gated_t5 = str(config.get("feed_forward_proj", "")).startswith("gated")
     is_gated = model.family in ("llama", "moe") or is_gated_t5
     is_qwen = config.get("model_type") == "qwen2" or config.get("add_qkv_bias") is True
+    usual = OF_GPT if model.family in ("gpt", "t5", "bert") else NO_DROPOUT
     has_positions = config.get("position_embedding_type") == "learned_absolute" if is_yaml else is_classic
     return msgspec.structs.replace(
         model,
@@ -155,7 +157,7 @@ def _set_switches(model: Architecture, config: Mapping[str, object]) -> Architec
         has_qkv_biases=is_qwen or config.get("attention_bias") is True,
         has_positions=has_positions,
         has_gate=is_gated,
-        has_dropout=model.family in ("gpt", "t5", "bert"),
+        has_dropout=read_dropout(config, usual).hidden > 0,
         is_tied=bool(tied) and model.family != "bert",
         norm_size=2 if is_classic and has_layer_norm else 1,
     )

@@ -272,6 +272,19 @@ def find_longest(name: str) -> int:
     return LONGEST[name.lower().replace("_", "-")]
 
 
+# What `config.json` of GPT-2 says of hidden states and of attention (`resid_pdrop`, `attn_pdrop`).
+# Galvatron's GPT is a `GPT2Config` that changes neither; the flags of Megatron-LM have the same defaults.
+GPT_DROPOUT = 0.1
+
+
+def find_dropout(name: str) -> float:
+    """Return the share of hidden states and of attention that a model of `find_preset` drops in training.
+
+    Only GPT does: the others publish none, or 0.
+    """
+    return 0.0 if find_preset(name).is_gated else GPT_DROPOUT
+
+
 # Two formulas published by others, as yardsticks: Megatron-LM's own estimate, and that of a fork of it.
 
 # Both give one number: the states of the most loaded rank, and the activations of the first stage.

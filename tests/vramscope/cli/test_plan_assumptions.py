@@ -33,7 +33,7 @@ CLUSTER = ("plan", "--model", "gpt-0.3b", "--cluster", "2x2xh100", "--global-bat
 OF_CLUSTER = [
     "sequences of 1,024 tokens",
     "fused attention",
-    "training in bf16 without dropout",
+    "training in bf16 with dropout",
     "1 context-parallel rank",
     "90 % of each device's memory",
     "matrix products at 75 % of the peak",
@@ -50,6 +50,20 @@ ARGUMENTS = {
     "micro_batch_size": 2,
     "attention_backend": "unfused",
     "fp16": True,
+}
+
+
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 2,
+    "n_embd": 256,
+    "n_head": 4,
+    "vocab_size": 50257,
+    "n_positions": 512,
+}
+OPT = {
+    **{"model_type": "opt", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4},
+    **{"vocab_size": 50272, "max_position_embeddings": 512, "ffn_dim": 1024},
 }
 
 
@@ -143,7 +157,8 @@ def test_a_saved_graph_says_its_batch_and_its_kernels(tmp_path: Path) -> None:
 def test_that_nothing_fits_is_said_with_what_was_assumed(tmp_path: Path) -> None:
     stages = (*STAGES, "--capacity", "8GiB")
     cluster = ("plan", "--model", "llama3-70b", "--cluster", "1x1xh100", "--global-batch", "8")
-    for words, expected in ((stages, OF_STAGES), (cluster, ["sequences of 4,096 tokens", *OF_CLUSTER[1:-1]])):
+    of_llama = ["sequences of 4,096 tokens", "fused attention", OF_STAGES[5], *OF_CLUSTER[3:-1]]
+    for words, expected in ((stages, OF_STAGES), (cluster, of_llama)):
         shown = " ".join(call(*words).stdout.split())
         assert "Nothing fits:" in shown
         assert f"Assumed, since neither flags nor file say it: {', '.join(expected)}." in shown
@@ -196,3 +211,31 @@ async def test_a_screen_shows_what_was_assumed_or_how_much_it_is(
         await pilot.press("i")
         await pilot.pause()
         assert all(each in " ".join(plan.report.split()) for each in plan.assumed)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt2", "training in bf16 with dropout"),  # its config.json: resid_pdrop 0.1
+        ("gpt-0.3b", "training in bf16 with dropout"),
+        ("gpt3-175b", "training in bf16 with dropout"),
+        ("llama3-8b", "training in bf16 without dropout"),
+        (GPT2, "training in bf16 with dropout"),  # transformers: 0.1 where the file says nothing
+        ({**GPT2, "resid_pdrop": 0.0}, "training in bf16"),
+        (OPT, "training in bf16 with dropout"),
+        ({**OPT, "model_type": "gpt_neox"}, "training in bf16 without dropout"),
+        ({**OPT, "model_type": "starcoder2", "residual_dropout": 0.1}, "training in bf16"),
+    ],
+)
+def test_an_estimate_and_a_plan_of_stages_assume_the_same_dropout(
+    tmp_path: Path, model: str | dict[str, object], expected: str
+) -> None:
+    name, is_dropping = model, expected.endswith("with dropout")
+    if not isinstance(model, str):
+        name = str(tmp_path / "config.json")
+        Path(name).write_text(json.dumps(model))
+        is_dropping = is_dropping or bool(model.get("residual_dropout"))
+    (estimated,) = call("estimate", "--model", str(name), "--json").lines
+    assert expected in estimated["run"]["assumptions"]
+    assert expected in find_assumed("plan", "--model", str(name), "--stages", "2")
+    assert ("MLP dropout" in json.dumps(estimated)) is is_dropping

@@ -12,7 +12,7 @@ import msgspec
 from ....sentence import count
 from ..shape import TrainingSetup
 from .audit import list_not_counted
-from .flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, Flags, TrainingRun
+from .flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, STATES_DROPOUT, Flags, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
 
 # Longer sequences than that are not assumed, however many positions a model has.
@@ -63,9 +63,11 @@ def list_setup_assumptions(setup: TrainingSetup, flags: Flags, vocabulary: int) 
         yield _describe_vocabulary(vocabulary, flags)
     if flags.is_on(PLAIN_TRAINING):
         # A given precision is a flag of ours, whatever it is.
-        is_assumed = setup.numbers.weight_bytes == 2 and not flags.has(PURE)
-        dropout = "with dropout" if setup.has_hidden_dropout else "without dropout"
-        yield f"training in bf16 {dropout}" if is_assumed else f"training {dropout}"
+        words = ["in bf16"] if setup.numbers.weight_bytes == 2 and not flags.has(PURE) else []
+        if not flags.is_on(STATES_DROPOUT):
+            words.append("with dropout" if setup.has_hidden_dropout else "without dropout")
+        if words:
+            yield f"training {' '.join(words)}"
     elif not flags.has("bf16") and not flags.has("fp16"):
         yield "training in fp32"
 

@@ -17,6 +17,7 @@ from .flags import (
     PURE,
     RECOMPUTE_EVERY,
     SINKS,
+    STATES_DROPOUT,
     Effect,
     Flags,
     NotCounted,
@@ -56,7 +57,18 @@ _COUNTED = """
     use-megatron-fsdp use-precision-aware-optimizer use-rotary-position-embeddings use-torch-fsdp2
     v-head-dim virtual-pipeline-model-parallel-size vocab-size wgrad-deferral-limit world-size
 """
-_OURS = {ADAPTER_RANK, BERT, MICRO_BATCHES, NF4, NORMS, PLAIN_TRAINING, PURE, RECOMPUTE_EVERY, SINKS}
+_OURS = {
+    ADAPTER_RANK,
+    BERT,
+    MICRO_BATCHES,
+    NF4,
+    NORMS,
+    PLAIN_TRAINING,
+    PURE,
+    RECOMPUTE_EVERY,
+    SINKS,
+    STATES_DROPOUT,
+}
 COUNTED = frozenset(_COUNTED.split()) | _OURS
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .....engine.errors import UsageError
 from .....engine.files.run_config import RunConfig
-from ..presets import find_longest, find_preset
+from ..presets import GPT_DROPOUT, find_dropout, find_longest, find_preset
 from ..shape import MOST_LAYERS, ModelShape
 from .assumptions import choose_sequence
 from .flags import (
@@ -17,6 +17,7 @@ from .flags import (
     PYTORCH,
     RECOMPUTE_EVERY,
     SINKS,
+    STATES_DROPOUT,
     Flags,
     find_missing,
 )
@@ -49,12 +50,14 @@ def choose_tokens(described: Described) -> int:
 
 
 def describe_preset(name: str) -> Described:
-    """Return a model by its name, trained without dropout in bf16.
+    """Return a model by its name, trained with its dropout in bf16.
 
     Raises:
         UsageError: No model has the name.
     """
-    return Described(find_preset(name), {POSITIONS: find_longest(name), **flag_plain_training()})
+    dropout = find_dropout(name)
+    training = flag_plain_training(Dropout(hidden=dropout, attention=dropout))
+    return Described(find_preset(name), {POSITIONS: find_longest(name), **training})
 
 
 def describe_config(config: RunConfig) -> Described:
@@ -109,6 +112,7 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
             multiple = values.find_count("multiple-of", 256)
             flags["ffn-hidden-size"] = -(-int(8 * values.get_count("dim") / 3) // multiple) * multiple
         return flags
+    usual = NO_DROPOUT if values.is_on("gated-linear-unit") else OF_GPT
     return {
         **{name: values.find_text(name) for name in _SAME if values.has(name)},
         "group-query-attention": True,
@@ -117,7 +121,7 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
         "add-qkv-bias": values.is_on("add-qkv-bias"),
         "untie-embeddings-and-output-weights": values.is_on("untie-embeddings-and-output-weights"),
         "max-position-embeddings": values.find_count("max-position-embeddings", 1024),
-        **flag_plain_training(),
+        **flag_plain_training(read_dropout(config, usual)),
     }
 
 
@@ -197,7 +201,7 @@ def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
         "transformer-impl": PYTORCH,
         "attention-backend": "fused",
         **_flag_checkpoints(_read_section(config, "activation-checkpoint")),
-        **flag_plain_training(),
+        **flag_plain_training(NO_DROPOUT),
     }
     return flags
 
@@ -267,6 +271,38 @@ def _read_section(config: Mapping[str, object], name: str) -> Flags:
     return Flags(section if isinstance(section, dict) else {})
 
 
+class Dropout(NamedTuple):
+    """Shares of values that training drops, and whether the model's file says so."""
+
+    hidden: float
+    attention: float
+    is_said: bool = False
+
+
+NO_DROPOUT = Dropout(0.0, 0.0)
+OF_GPT = Dropout(GPT_DROPOUT, GPT_DROPOUT)
+# Names in configurations: of GPT-2, of most others, of StarCoder2, OPT, BERT and T5.
+_HIDDEN_DROPOUT = (
+    *("resid-pdrop", "hidden-dropout", "residual-dropout"),
+    *("dropout", "hidden-dropout-prob", "dropout-rate"),
+)
+_ATTENTION_DROPOUT = ("attn-pdrop", "attention-dropout", "attention-probs-dropout-prob", "dropout-rate")
+
+
+def read_dropout(config: Mapping[str, object], usual: Dropout) -> Dropout:
+    """Return the dropout of a configuration; what it does not say is as usual for its model type."""
+    values = Flags(config)
+    hidden, attention = (
+        next((name for name in names if values.has(name)), None)
+        for names in (_HIDDEN_DROPOUT, _ATTENTION_DROPOUT)
+    )
+    return Dropout(
+        usual.hidden if hidden is None else values.find_number(hidden, 0.0),
+        usual.attention if attention is None else values.find_number(attention, 0.0),
+        is_said=hidden is not None,
+    )
+
+
 # Models in the `config.json` of Hugging Face, as flags of Megatron-LM.
 
 
@@ -287,11 +323,19 @@ class Family(NamedTuple):
     norms: int = 2
     # A learned score for each head, and a bias of the router (gpt-oss).
     has_sinks: bool = False
+    dropout: Dropout = NO_DROPOUT
 
 
 _LLAMA = Family()
-_GPT = Family(is_gated=False, has_bias=True, is_tied=True, has_layer_norm=True, has_learned_positions=True)
-_OTHER_GPT = _GPT._replace(has_learned_positions=False)
+_GPT = Family(
+    is_gated=False,
+    has_bias=True,
+    is_tied=True,
+    has_layer_norm=True,
+    has_learned_positions=True,
+    dropout=OF_GPT,
+)
+_OTHER_GPT = _GPT._replace(has_learned_positions=False, dropout=NO_DROPOUT)
 _GEMMA2 = Family(is_tied=True, head_channels=256, norms=4)
 _QWEN3 = Family(has_query_key_norm=True, head_channels=128)
 # Stacks of decoder layers without other differences that matter for memory.
@@ -313,7 +357,7 @@ FAMILIES = {
     # Its squared ReLU keeps as much as GELU: what enters it squared, and its square.
     "nemotron": Family(is_gated=False, has_layer_norm=True),
     "gpt2": _GPT,
-    "opt": _GPT,
+    "opt": _GPT._replace(dropout=Dropout(0.1, 0.0)),
     "bloom": _OTHER_GPT,
     "starcoder2": _OTHER_GPT,
     "gpt_neox": _OTHER_GPT._replace(is_tied=False),
@@ -362,7 +406,7 @@ def complete_config(config: Mapping[str, object]) -> Mapping[str, object]:
 def flag_hugging_face(
     config: Mapping[str, object], families: Mapping[str, Family] = FAMILIES
 ) -> dict[str, object]:
-    """Return a model's configuration as Megatron-LM's flags, for training without dropout in bf16.
+    """Return a model's configuration as Megatron-LM's flags, for training with its dropout in bf16.
 
     Args:
         families: Model types that the caller can estimate.
@@ -395,7 +439,7 @@ def flag_hugging_face(
         "make-vocab-size-divisible-by": 1,
         NORMS: family.norms,
         SINKS: family.has_sinks,
-        **flag_plain_training(),
+        **flag_plain_training(read_dropout(config, family.dropout)),
     }
     return {**_find_unread(config), **flags, **_flag_experts(values, flags)}
 
@@ -422,12 +466,13 @@ def _find_unread(config: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def flag_plain_training() -> dict[str, object]:
-    """Return the flags of training without dropout and without a mask from the data loader, in bf16."""
+def flag_plain_training(dropout: Dropout) -> dict[str, object]:
+    """Return the flags of training in bf16 without a mask from the data loader."""
     return {
         "bf16": True,
-        "hidden-dropout": 0.0,
-        "attention-dropout": 0.0,
+        "hidden-dropout": dropout.hidden,
+        "attention-dropout": dropout.attention,
+        STATES_DROPOUT: dropout.is_said,
         "no-create-attention-mask-in-dataloader": True,
         PLAIN_TRAINING: True,
     }

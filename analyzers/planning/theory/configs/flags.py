@@ -23,6 +23,8 @@ MICRO_BATCHES = "micro-batches"
 BERT = "is-bert"
 # No flag either: dropout and numbers are as usual, and nobody said so.
 PLAIN_TRAINING = "assumes-plain-training"
+# No flag either: the model's file says what dropout it is trained with.
+STATES_DROPOUT = "states-dropout"
 
 
 # No flags either: norms of a layer, and scores that a head learns (and the bias of a router), by the family.

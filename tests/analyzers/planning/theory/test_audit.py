@@ -26,6 +26,7 @@ from vramscope.analyzers.planning.theory.configs.flags import (
     PURE,
     RECOMPUTE_EVERY,
     SINKS,
+    STATES_DROPOUT,
     Flags,
 )
 from vramscope.engine.errors import UsageError
@@ -64,6 +65,7 @@ def test_what_is_said_to_be_counted_is_read() -> None:
         flag: {flag, flag.removeprefix("no-"), f"add-{flag.removeprefix('disable-')}"} for flag in COUNTED
     }
     ours = {ADAPTER_RANK, BERT, MICRO_BATCHES, NF4, NORMS, PLAIN_TRAINING, PURE, RECOMPUTE_EVERY, SINKS}
+    ours.add(STATES_DROPOUT)
     assert {flag for flag, names in forms.items() if not names & read} <= ours
 
 
