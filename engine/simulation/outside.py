@@ -53,9 +53,11 @@ class OutsideUses:
         self.convolution_bytes = max(self.convolution_bytes, size_bytes)
         self.has_benchmark = self.has_benchmark or bool(torch.backends.cudnn.benchmark)
 
-    def forget_groups(self) -> None:
-        """Forget the groups of another rank that this process was before."""
+    def forget_rank(self) -> None:
+        """Forget what another rank did that this process was before."""
         self._groups = {}
+        self.convolution_bytes = 0
+        self.has_benchmark = False
 
     def describe(self) -> dict[str, Any]:
         """Return what is noted, for JSON (`OutsideUse` in `engine/model/outside.py`)."""

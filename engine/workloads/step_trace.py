@@ -526,7 +526,7 @@ def _trace_among(
     waiting = [request["rank"]]
     for _ in range(_MOST_RUNS):
         post.become(waiting[-1])
-        simulation.uses.forget_groups()
+        simulation.uses.forget_rank()
         _name_rank(waiting[-1], post.ranks)
         try:
             trace = tracer.trace(request, layers)
@@ -593,17 +593,14 @@ def trace_all(request: dict[str, Any], simulation: Simulation | None = None) -> 
         return _report_error(error, request)
     readings = [f"{name}:{line}" for name, line in simulation.list_readings()]
     seconds = perf_counter() - begun_s
-    uses = simulation.uses.describe()
     return {
         "traces": traces,
         "seconds": seconds,
         "torch": torch.__version__,
         "readings": readings,
-        "groups": uses["groups"],
-        "has_graphs": uses["has_graphs"],
+        "uses": simulation.uses.describe(),
         "compiled_graphs": simulation.regions.graphs,
         "run_eagerly": simulation.regions.reasons,
-        "has_benchmark": uses["has_benchmark"],
     }
 
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from ....engine.model.outside import OutsideUse
 from ...allocator_model import AllocatorSettings
 from ...allocator_model.settings import LARGE_SEGMENT_BYTES, LEAST_BLOCK_BYTES
 from .model import (
@@ -27,7 +26,7 @@ from .model import (
     TraceResult,
     rehearse,
 )
-from .outside import find_largest_convolution, list_outside
+from .outside import list_outside
 
 # The moments of a traced step with the most live bytes, and what is live then.
 
@@ -349,14 +348,8 @@ def _build(
             by_phase[each.phase] = each
     peak = max(by_phase.values(), key=lambda each: each.live_bytes)
     reserved = run.reserved_peak_bytes
-    deepest = max(result.traces, key=lambda trace: trace.layers or 0)
     outside = list_outside(
-        OutsideUse(
-            convolution_bytes=find_largest_convolution(deepest),
-            has_benchmark=result.has_benchmark,
-            groups=result.groups,
-            has_graphs=result.has_graphs,
-        ),
+        result.uses,
         reserved,
         context_bytes=request.context_bytes,
         gpu=request.gpu,

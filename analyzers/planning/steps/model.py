@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ....engine.errors import ErrorPart
-from ....engine.model.outside import GroupUse
+from ....engine.model.outside import OutsideUse
 from ...allocator_model import (
     AllocatorOutOfMemoryError,
     AllocatorSettings,
@@ -84,16 +84,12 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     torch: str = ""
     readings: tuple[str, ...] = ()
     """Lines that read values of tensors without values, and got stand-ins."""
-    groups: tuple[GroupUse, ...] = ()
-    """Groups of more than one rank that moved tensors of the card."""
-    has_graphs: bool = False
-    """Whether torch.compile was asked for CUDA graphs, which are not captured here."""
+    uses: OutsideUse = OutsideUse()
+    """What takes more of a real card than tensors do."""
     compiled_graphs: int = 0
     """Graphs whose buffers are those of the compiler's programs."""
     run_eagerly: tuple[str, ...] = ()
     """Why something that the script compiles was run as it is."""
-    has_benchmark: bool = False
-    """Whether cuDNN was to try algorithms for a convolution."""
     error: tuple[ErrorPart, ...] | None = None
     is_refused: bool = False
     """Whether the simulated device refused to go on, and nothing was raised."""

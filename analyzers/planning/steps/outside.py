@@ -5,13 +5,12 @@ context depends on the architecture, the driver, the version of CUDA and the ker
 what a convolution gets as workspace is chosen by cuDNN while the job runs.
 """
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....engine.model.outside import GroupUse, OutsideUse
 from ....engine.units import MIB
-from .model import GpuKind, OutsidePart, Phase, StepTrace
+from .model import GpuKind, OutsidePart
 
 CONTEXT_NAME = "CUDA context and kernels"
 WORKSPACES_NAME = "workspaces"
@@ -94,7 +93,6 @@ GRAPHS_NAME = "CUDA graphs"
 LIKELY_GRAPHS_BYTES = 2 * 24 * MIB
 MOST_GRAPHS_BYTES = 2 * 28 * MIB
 GRAPHS_SOURCE = "vllm-project/vllm#22897, pytorch/pytorch#83490, roboflow/rf-detr#1490"
-_CONVOLUTION = re.compile(r"Conv(?:Transpose)?[123]d")
 
 
 def list_outside(
@@ -211,18 +209,3 @@ def _explain_wide_context(gpu: GpuKind) -> str:
         f"no context was measured on a GPU of compute capability {major}.{minor}, such as {gpu.name}: "
         "this is the range of any GPU"
     )
-
-
-def find_largest_convolution(trace: StepTrace) -> int:
-    """Return the bytes of input and output of the largest convolution; 0 without any."""
-    convolutions = {number for number, kind in enumerate(trace.module_types) if _CONVOLUTION.search(kind)}
-    outputs: dict[int, int] = {}
-    inputs: dict[int, int] = {}
-    for size, phase, module in zip(trace.sizes, trace.phases, trace.modules, strict=True):
-        if module not in convolutions:
-            continue
-        # A backward pass makes a gradient of the size of the input.
-        kept = {Phase.FORWARD: outputs, Phase.RECOMPUTE: outputs, Phase.BACKWARD: inputs}.get(Phase(phase))
-        if kept is not None:
-            kept[module] = max(kept.get(module, 0), size)
-    return max((outputs.get(it, 0) + inputs.get(it, 0) for it in convolutions), default=0)

@@ -12,7 +12,6 @@ from vramscope.analyzers.planning.steps import GpuKind, StepEstimate, StepPeaks
 from vramscope.analyzers.planning.steps.outside import (
     BARE_CONTEXTS,
     BareContext,
-    find_largest_convolution,
     size_context,
 )
 from vramscope.engine.errors import PackageMissingError, UsageError
@@ -171,11 +170,11 @@ def test_what_cannot_be_compiled_is_traced_as_it_is_and_called_an_upper_bound() 
     assert "upper bound: the backend aot_eager" in " ".join(describe_step_estimate(other, 80).split())
 
 
-def test_the_largest_convolution_is_found_with_its_input_and_output() -> None:
-    request = StepRequest(factory="trainings:convolving", inputs=("2x8x64x64",), layers=None)
-    (trace,) = trace_steps(request).result.traces
+@pytest.mark.parametrize("factory", ["convolving", "convolving_by_a_function", "convolving_compiled"])
+def test_the_largest_convolution_is_found_with_its_input_and_output(factory: str) -> None:
+    request = StepRequest(factory=f"trainings:{factory}", inputs=("2x8x64x64",), layers=None)
     # Of 8 and 32 channels at 64 x 64, two images in fp32.
-    assert find_largest_convolution(trace) == 2 * (8 + 32) * 64 * 64 * 4
+    assert trace_steps(request).result.uses.convolution_bytes == 2 * (8 + 32) * 64 * 64 * 4
 
 
 def test_that_cudnn_tries_algorithms_is_said_and_no_size_is_invented() -> None:

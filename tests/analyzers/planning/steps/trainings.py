@@ -134,6 +134,23 @@ def convolving(device: str) -> Any:
     return nn.Sequential(*layers).to(device)
 
 
+def convolving_compiled(device: str) -> Any:
+    return torch.compile(convolving(device))
+
+
+class Convolution(nn.Module):  # type: ignore[misc,no-any-unimported]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(32, 8, 3, 3))
+
+    def forward(self, images: Any) -> Any:
+        return nn.functional.conv2d(images, self.weight, padding=1)
+
+
+def convolving_by_a_function(device: str) -> Any:
+    return Convolution().to(device)
+
+
 def benchmarking(device: str) -> Any:
     torch.backends.cudnn.benchmark = True
     return convolving(device)
