@@ -5,6 +5,7 @@ them. What a program reads of its environment as it is loaded is that of the fir
 needs other variables or options of Python is started plainly.
 """
 
+import atexit
 import contextlib
 import errno
 import json
@@ -239,6 +240,7 @@ def _find_server(program: str, library_path: str) -> socket.socket:
         while (connection := _connect(name) or _start(name, program, library_path)) is None:
             assert time.monotonic() < deadline, f"nobody serves {name}"
             time.sleep(0.01)
+        atexit.register(connection.close)  # else Python warns at its end
         _connected[key] = connection
     return _connected[key]
 

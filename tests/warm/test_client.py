@@ -2,12 +2,15 @@
 
 import os
 import signal
+import socket
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.waiting import wait_until
 from tests.warm.server import write_client
 from tests.warm.starter import write_warm_python
@@ -85,3 +88,20 @@ def test_where_nobody_serves_python_itself_runs(tmp_path: Path) -> None:
     python = write_client(tmp_path, f"nobody-{os.getpid()}")
     ended = subprocess.run([python, "-c", "import sys; sys.exit(5)"], check=False)
     assert ended.returncode == 5
+
+
+def test_what_asks_a_server_closes_its_connection_before_python_ends() -> None:
+    asking = "from tests.warm import starter; starter._find_server('nothing', '')"
+    variables = {**os.environ, "PYTEST_XDIST_TESTRUNUID": f"closing-{os.getpid()}"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(f"\0vramscope-tests-closing-{os.getpid()}-nothing-0")
+        listening.listen()
+        done = subprocess.run(
+            [sys.executable, "-W", "always::ResourceWarning", "-c", asking],
+            cwd=REPOSITORY,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == ""
