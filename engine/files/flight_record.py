@@ -377,7 +377,7 @@ def _unpack_head(path: Path, packed: bytes) -> bytes:
         ) from error
 
 
-_MARK = re.compile(rb"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate ")
+_MARK = re.compile(rb"\b(?:CUDA|HIP|XPU) out of memory\. Tried to allocate ")
 _MARK_BYTES = len("CUDA out of memory. Tried to allocate ")
 _LONGEST = MOST_CHARACTERS
 # Bytes before the mark that may be on its line: what a launcher puts there.

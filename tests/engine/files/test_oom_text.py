@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
@@ -157,6 +157,7 @@ def test_a_file_with_an_error_alone_is_no_series_and_says_what_explains_it(tmp_p
 
 
 @given(text=st.text(max_size=80), at=st.integers(0, 400), cut=st.integers(0, 60))
+@example(text="", at=1, cut=23)  # tCUDA out of memory
 def test_a_damaged_text_gives_figures_of_memory_or_none(
     text: str, at: int, cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
