@@ -17,7 +17,7 @@ from ..settings import AlertSettings
 from ..settings.model import AlertEvent, AlertFormat
 from ..text import clean_texts, last_printable_line
 from ..units import format_age
-from .state import Crossing, is_told
+from .state import Crossing, is_wanted
 
 ALERT_SCHEMA: Final = "vramscope.alert/1"
 RETRY_AFTER_S = 2.0
@@ -60,7 +60,6 @@ class Alert(msgspec.Struct, frozen=True):
 def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
     """Make the alert of a crossing, with every text printable: chats and pagers show them too."""
     event = crossing.event
-    gravest = crossing.gravest
     finding = clean_texts(crossing.finding)
     # A raise is sent once for each severity, all else once for a finding.
     rank = f"-{finding.severity}" if event == "raised" else ""
@@ -71,7 +70,7 @@ def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Al
         event=event,
         text=("TEST, nothing is wrong. " if is_test else "") + _summarize(event, finding),
         time_s=finding.updated_s if time_s is None else time_s,
-        gravest=gravest,
+        gravest=crossing.highest,
         finding=finding,
         version=version,
         is_test=is_test,
@@ -267,7 +266,7 @@ class Delivery:
     def put(self, crossings: Sequence[Crossing]) -> None:
         """Queue the crossings that the settings ask for."""
         for crossing in crossings:
-            if crossing.event in self._settings.on and is_told(crossing, self._settings):
+            if crossing.event in self._settings.on and is_wanted(crossing, self._settings):
                 self.put_alert(make_alert(crossing, self._version))
 
     def put_alert(self, alert: Alert) -> None:

@@ -49,38 +49,38 @@ class ToldFindings:
     """The alerts of this hub, and those of its predecessor that are still open."""
 
     def __init__(self) -> None:
-        self._told: dict[str, ToldFinding] = {}
+        self._by_id: dict[str, ToldFinding] = {}
         self._predecessors: list[ToldFinding] = []
 
     @property
     def all(self) -> tuple[ToldFinding, ...]:
         """Everything that the next hub needs, oldest first."""
-        return tuple(self._told.values())
+        return tuple(self._by_id.values())
 
     @property
     def has_open(self) -> bool:
-        return any(not told.is_closed for told in self._told.values())
+        return any(not alerted.is_closed for alerted in self._by_id.values())
 
     def load(self, kept: Iterable[ToldFinding], *, is_recent: bool) -> None:
         """Load what a hub left. `is_recent`: it ended so lately that what was open may be going on."""
-        self._told = {told.finding_id: told for told in kept}
+        self._by_id = {alerted.finding_id: alerted for alerted in kept}
         if is_recent:
-            still_open = [told for told in self._told.values() if not told.is_closed]
-            self._predecessors = sorted(still_open, key=lambda told: -SEVERITIES.index(told.gravest))
+            still_open = [alerted for alerted in self._by_id.values() if not alerted.is_closed]
+            self._predecessors = sorted(still_open, key=lambda alerted: -SEVERITIES.index(alerted.gravest))
 
     def note(self, crossing: Crossing) -> None:
         finding = crossing.finding
-        self._told[finding.id] = ToldFinding(
+        self._by_id[finding.id] = ToldFinding(
             finding.id,
             finding.kind,
             finding.node,
             finding.device_uuid,
-            crossing.gravest,
+            crossing.highest,
             is_closed=not finding.is_open,
         )
-        while len(self._told) > MAX_TOLD:
-            closed = (told.finding_id for told in self._told.values() if told.is_closed)
-            del self._told[next(closed, next(iter(self._told)))]
+        while len(self._by_id) > MAX_TOLD:
+            closed = (alerted.finding_id for alerted in self._by_id.values() if alerted.is_closed)
+            del self._by_id[next(closed, next(iter(self._by_id)))]
 
     def take_predecessor(self, finding: Finding, *, is_known: bool) -> ToldFinding | None:
         """Return the alert before a restart of a finding that appears now; each has one successor.
@@ -90,22 +90,22 @@ class ToldFindings:
         """
         found = next(
             (
-                told
-                for told in self._predecessors
-                if told.finding_id == finding.id or (not is_known and told.is_like(finding))
+                alerted
+                for alerted in self._predecessors
+                if alerted.finding_id == finding.id or (not is_known and alerted.is_like(finding))
             ),
             None,
         )
         if found is not None:
             self._predecessors.remove(found)
-            self._told.pop(found.finding_id, None)
-            self._told[finding.id] = msgspec.structs.replace(found, finding_id=finding.id)
+            self._by_id.pop(found.finding_id, None)
+            self._by_id[finding.id] = msgspec.structs.replace(found, finding_id=finding.id)
         return found
 
     def forget_predecessors(self) -> None:
         """Stop looking for successors: what was open then and did not come again has ended."""
-        for told in self._predecessors:
-            self._told.pop(told.finding_id, None)
+        for alerted in self._predecessors:
+            self._by_id.pop(alerted.finding_id, None)
         self._predecessors.clear()
 
 
@@ -248,7 +248,7 @@ class AlertBook:
         self._changes: deque[FindingChange] = deque(maxlen=MAX_CHANGES)
         self._newest: dict[str, Finding] = {}
         self._heirless: list[Decision] = []
-        self._told = ToldFindings()
+        self._alerted = ToldFindings()
         self._started_s = self._saved_s = self._clock.monotonic_s()
         self._load()
         self.state = self._make_state()
@@ -260,19 +260,19 @@ class AlertBook:
 
     def take(self, findings: Iterable[Finding]) -> list[Crossing]:
         """Note findings that opened, changed or closed; return the crossings to alert of."""
-        told: list[Crossing] = []
-        before = self._told.all
+        to_send: list[Crossing] = []
+        before = self._alerted.all
         for finding in findings:
             is_heir = self._succeed(finding)
             crossings = self._crossings.note([finding])
             for crossing in crossings:
-                self._told.note(crossing)
-                told += self._note(crossing)
+                self._alerted.note(crossing)
+                to_send += self._note(crossing)
             self._follow(finding, is_crossing=is_heir or bool(crossings))
         self.state = self._make_state()
-        if self._told.all != before:
+        if self._alerted.all != before:
             self.save()
-        return told
+        return to_send
 
     def acknowledge(self, finding: Finding, time_s: float) -> None:
         if not self.state.is_acknowledged(finding):
@@ -323,13 +323,13 @@ class AlertBook:
         if self._path is None or self._keeper is None:
             return
         decisions = self._list_decisions()
-        if not decisions and not self._told.all and not self._path.exists():
+        if not decisions and not self._alerted.all and not self._path.exists():
             return
         kept = KeptDecisions(
             seen_s=self._clock.wall_s(),
             acknowledged=tuple(found for found in decisions if isinstance(found, Acknowledgement)),
             mutes=tuple(found for found in decisions if isinstance(found, Mute)),
-            told=self._told.all,
+            told=self._alerted.all,
         )
         self._keeper.keep(kept)
         self._unread = None
@@ -350,9 +350,9 @@ class AlertBook:
         mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]
         self._mutes = [mute for mute in mutes if mute.finding_id is None]
         is_recent = 0 <= now_s - kept.seen_s <= HEIR_WITHIN_S
-        self._told.load(kept.told, is_recent=is_recent)
-        for told in kept.told:
-            self._crossings.remember(told.finding_id, told.gravest, is_closed=told.is_closed)
+        self._alerted.load(kept.told, is_recent=is_recent)
+        for alerted in kept.told:
+            self._crossings.remember(alerted.finding_id, alerted.gravest, is_closed=alerted.is_closed)
         if is_recent:
             self._heirless = [*kept.acknowledged, *(mute for mute in mutes if mute.finding_id is not None)]
 
@@ -395,8 +395,8 @@ class AlertBook:
         """
         if self._clock.monotonic_s() - self._started_s > HEIR_WITHIN_S:
             self._heirless.clear()
-            self._told.forget_predecessors()
-        before = self._told.take_predecessor(finding, is_known=finding.id in self._crossings)
+            self._alerted.forget_predecessors()
+        before = self._alerted.take_predecessor(finding, is_known=finding.id in self._crossings)
         if before is None:
             return False
         self._crossings.remember(finding.id, before.gravest)
@@ -419,8 +419,8 @@ class AlertBook:
     def _write(self, finding: Finding, time_s: float, what: str, title: str = "") -> None:
         last = next((c for c in reversed(self._changes) if c.finding_id == finding.id and c.title), None)
         is_news = last is None or last.title != title
-        told = title if is_news else ""
-        self._changes.append(FindingChange(finding.id, time_s, what, told, finding.device_uuid))
+        new_title = title if is_news else ""
+        self._changes.append(FindingChange(finding.id, time_s, what, new_title, finding.device_uuid))
 
     def _conclude(self, finding: Finding, time_s: float, what: str) -> None:
         self._write(finding, time_s, what)
@@ -431,7 +431,7 @@ class AlertBook:
 
     def _has_news_of_itself(self) -> bool:
         """Return whether the next hub must know the time of this one: it has something to leave."""
-        return bool(self._list_decisions()) or self._told.has_open
+        return bool(self._list_decisions()) or self._alerted.has_open
 
     def _list_decisions(self) -> list[Decision]:
         """Return what the next hub needs: decisions about open findings, and lasting mutes."""

@@ -108,22 +108,22 @@ class Crossing(NamedTuple):
     event: AlertEvent
     finding: Finding
     # Highest severity so far, this time included.
-    gravest: Severity
+    highest: Severity
 
 
 class CrossingLog:
     """Knows which crossings have happened: a repeated report, by a restarted worker say, adds none."""
 
     def __init__(self) -> None:
-        self._gravest: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
         self._closed: dict[str, None] = {}
 
     def __contains__(self, finding_id: str) -> bool:
-        return finding_id in self._gravest
+        return finding_id in self._highest
 
-    def remember(self, finding_id: str, gravest: Severity, *, is_closed: bool = False) -> None:
+    def remember(self, finding_id: str, highest: Severity, *, is_closed: bool = False) -> None:
         """Note a finding from before a restart with its highest severity."""
-        self._gravest[finding_id] = SEVERITIES.index(gravest)
+        self._highest[finding_id] = SEVERITIES.index(highest)
         if is_closed:
             self._closed[finding_id] = None
 
@@ -132,30 +132,30 @@ class CrossingLog:
         crossings = [crossing for finding in findings for crossing in self._note(finding)]
         while len(self._closed) > MAX_REMEMBERED:
             oldest = next(iter(self._closed))
-            del self._closed[oldest], self._gravest[oldest]
+            del self._closed[oldest], self._highest[oldest]
         return crossings
 
     def _note(self, finding: Finding) -> list[Crossing]:
         if finding.id in self._closed:
             return []
         found: list[AlertEvent] = []
-        before = self._gravest.get(finding.id)
+        before = self._highest.get(finding.id)
         rank = SEVERITIES.index(finding.severity)
         if before is None:
             found.append("opened")
         elif rank > before:
             found.append("raised")
-        gravest = max(rank, rank if before is None else before)
-        self._gravest[finding.id] = gravest
+        highest = max(rank, rank if before is None else before)
+        self._highest[finding.id] = highest
         if not finding.is_open:
             found.append("closed")
             self._closed[finding.id] = None
-        return [Crossing(event, finding, SEVERITIES[gravest]) for event in found]
+        return [Crossing(event, finding, SEVERITIES[highest]) for event in found]
 
 
-def is_told(crossing: Crossing, settings: AlertSettings) -> bool:
+def is_wanted(crossing: Crossing, settings: AlertSettings) -> bool:
     """Return whether the settings ask for alerts of a crossing: its kind and the highest severity of the
     finding.
     """
-    is_grave = SEVERITIES.index(crossing.gravest) >= SEVERITIES.index(settings.level)
-    return is_grave and (not settings.kinds or crossing.finding.kind in settings.kinds)
+    is_severe = SEVERITIES.index(crossing.highest) >= SEVERITIES.index(settings.level)
+    return is_severe and (not settings.kinds or crossing.finding.kind in settings.kinds)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...analyzers.finding_words import name_kind
-from ...engine.alerts.state import AlertState, Crossing, CrossingLog, is_told
+from ...engine.alerts.state import AlertState, Crossing, CrossingLog, is_wanted
 from ...engine.model import SEVERITIES, Finding, Severity
 from ...engine.settings import AlertSettings
 from ...engine.viewer.snapshot import Snapshot
@@ -57,7 +57,7 @@ class AlertNotices:
             for crossing in crossings
             if crossing.event != "closed"
             and crossing.finding.is_open
-            and is_told(crossing, self._settings)
+            and is_wanted(crossing, self._settings)
             and not snapshot.alerts.is_silent(crossing.finding)
         ]
         is_grave = any(
@@ -73,7 +73,7 @@ class AlertNotices:
             for crossing in crossings
             if crossing.event == "opened"
             and crossing.finding.is_open
-            and is_told(crossing, self._settings)
+            and is_wanted(crossing, self._settings)
             and not alerts.is_silent(crossing.finding)
         ]
         if not open_ones or not self._settings.toast:
@@ -100,12 +100,12 @@ class AlertNotices:
         counts = [
             f"{severities.count(level)} {level}" for level in reversed(SEVERITIES) if level in severities
         ]
-        gravest = max(severities, key=_rank)
+        highest = max(severities, key=_rank)
         noun = "alert" if len(findings) == 1 else "alerts"
-        text = f"{self._glyphs.risk(gravest)} {len(findings)} {word} {noun}"
+        text = f"{self._glyphs.risk(highest)} {len(findings)} {word} {noun}"
         if _is_roomy(size):
             text += f": {', '.join(counts)}  (3 shows {'it' if len(findings) == 1 else 'them'})"
-        return _make_notice(text, gravest)
+        return _make_notice(text, highest)
 
 
 def _is_roomy(size: Size) -> bool:

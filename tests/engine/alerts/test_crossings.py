@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.engine.alerts.findings import NOON_S, make_finding
 from vramscope.engine.alerts import state as crossings
-from vramscope.engine.alerts.state import Crossing, CrossingLog, is_told
+from vramscope.engine.alerts.state import Crossing, CrossingLog, is_wanted
 from vramscope.engine.model import SEVERITIES, Finding, Severity
 from vramscope.engine.settings import AlertSettings
 
@@ -45,13 +45,13 @@ def test_no_history_tells_the_same_twice(history: list[tuple[Severity, int]]) ->
     log = CrossingLog()
     reports = [make_finding(severity=severity, opened_s=NOON_S + n) for severity, n in history]
     first = log.note(reports)
-    told = [(crossing.event, crossing.finding.id, crossing.gravest) for crossing in first]
-    assert len(told) == len(set(told))
+    found = [(crossing.event, crossing.finding.id, crossing.highest) for crossing in first]
+    assert len(found) == len(set(found))
     assert log.note(reports) == []
     for finding_id in {finding.id for finding in reports}:
         mine = [crossing for crossing in first if crossing.finding.id == finding_id]
         assert mine[0].event == "opened"
-        assert mine[-1].gravest == max(
+        assert mine[-1].highest == max(
             (f.severity for f in reports if f.id == finding_id), key=SEVERITIES.index
         )
 
@@ -66,9 +66,9 @@ def test_what_is_long_closed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("gravest", "kind", "told"),
+    ("highest", "kind", "is_sent"),
     [("medium", "leak", True), ("low", "leak", False), ("critical", "idle_held", False)],
 )
-def test_settings_choose_by_level_and_kind(gravest: Severity, kind: str, told: bool) -> None:
+def test_settings_choose_by_level_and_kind(highest: Severity, kind: str, is_sent: bool) -> None:
     settings = AlertSettings(level="medium", kinds=("leak", "oom"))
-    assert is_told(Crossing("closed", make_finding(kind, "low"), gravest), settings) is told
+    assert is_wanted(Crossing("closed", make_finding(kind, "low"), highest), settings) is is_sent
