@@ -361,7 +361,7 @@ def find_job_nodes(job: str, run: Runner = run_command) -> list[str]:
         job: As it was typed: `1234`, `1234_5` of an array, `1234+1` of a heterogeneous job.
 
     Raises:
-        UsageError: It is no job, Slurm knows none of that number, or there is no Slurm here.
+        UsageError: It is no job, Slurm knows no job of that number, or there is no Slurm here.
         HubUnreachableError: The job has no nodes yet, or no longer; or Slurm does not answer.
     """
     parts = _list_parts(job, run)

@@ -73,7 +73,7 @@ class NodeConnection(Protocol):
     def close(self) -> None: ...
 
 
-CUT_TOLD_S = 20.0
+CUT_SHOWN_S = 20.0
 """A handshake that was cut says nothing any more of one that has not even begun for so long."""
 RETRY_S = 3.0
 """From a handshake that failed to the next attempt; a key that was allowed meanwhile is let in by it."""
@@ -202,7 +202,7 @@ class RemoteConnection:
     def _note_cut(self, now_s: float) -> None:
         """Report a cut handshake for as long as the next ones may be cut too."""
         self.link.failure = None
-        self._cut_until_s = now_s + CUT_TOLD_S
+        self._cut_until_s = now_s + CUT_SHOWN_S
         self.trouble = (
             f"{self.address.text} accepted the connection and then fell silent: the network is down or "
             "too slow, or the agent hangs"
@@ -290,8 +290,8 @@ class RelayedConnection:
     def silence_s(self, now_s: float) -> float | None:
         if self._aged is None or self._aged[0] is not self.known:
             self._aged = (self.known, now_s)
-        told_s = self.known.silent_s
-        return None if told_s is None else told_s + now_s - self._aged[1]
+        reported_s = self.known.silent_s
+        return None if reported_s is None else reported_s + now_s - self._aged[1]
 
     def take(self, data: bytes) -> None:
         self._received.append(data)
@@ -332,22 +332,22 @@ class RemoteWorkerLink(HubConversation):
     """Follows one hub for a worker, again and again while it is away; use from one thread.
 
     Args:
-        tell: Called with one sentence when the state of the connection changes.
+        on_state: Called with one sentence when the state of the connection changes.
 
     Raises:
         UsageError: The name cannot be resolved.
     """
 
     def __init__(
-        self, address: TcpAddress, trust: Trust, tell: Callable[[str], None], clock: Clock | None = None
+        self, address: TcpAddress, trust: Trust, on_state: Callable[[str], None], clock: Clock | None = None
     ) -> None:
         self.is_watched_closed = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller = zmq.Poller()
         self._connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
         super().__init__(self._connection.link.send, clock or SystemClock(), topics=TOPICS)
-        self._tell = tell
-        self._told = ""
+        self._on_state = on_state
+        self._reported = ""
         self._asked_s = self._connected_s = self._clock.monotonic_s()
         self._connection.find(FoundAddress(address, resolve(address)))
 
@@ -413,9 +413,9 @@ class RemoteWorkerLink(HubConversation):
             if now_s - max(self._asked_s, self.heard_s or 0.0) > SILENT_S:
                 self._ask()
         state = self._name_state(now_s)
-        if state is not None and state != self._told:
-            self._told = state
-            self._tell(state)
+        if state is not None and state != self._reported:
+            self._reported = state
+            self._on_state(state)
 
     def _name_state(self, now_s: float) -> str | None:
         """Return what became of the connection, in one sentence; None where nothing is known yet."""

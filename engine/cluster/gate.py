@@ -366,7 +366,7 @@ class Gate:
 
         Args:
             frames: The message, after the name of its node where a relay sends it.
-            node: Of which node it is; empty for the one that listens.
+            node: Name of the node; empty for the one that listens.
             cut: Makes the message of a part, once for all who get the same; None where there is no such
                 message.
             has_commands: Whether it has commands of processes, which not everybody may read.

@@ -229,12 +229,12 @@ _CANNOT_LOCK = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 @contextmanager
-def lock_keys(folder: Path, tell: Callable[[str], None], *, within_s: float = WITHIN_S) -> Iterator[None]:
+def lock_keys(folder: Path, warn: Callable[[str], None], *, within_s: float = WITHIN_S) -> Iterator[None]:
     """Lock the keys of a folder to read and write them, on this node or another that shares it.
 
     Args:
         folder: Of the keys; made where it is missing.
-        tell: Called with one sentence if the file system cannot lock; the change is made nevertheless.
+        warn: Called with one sentence if the file system cannot lock; the change is made nevertheless.
         within_s: How long to wait for others.
 
     Raises:
@@ -248,13 +248,13 @@ def lock_keys(folder: Path, tell: Callable[[str], None], *, within_s: float = WI
     except OSError as error:
         raise OutputFileError(f"{path}: {error.strerror or error}") from error
     try:
-        _wait(descriptor, path, tell, time.monotonic() + within_s)
+        _wait(descriptor, path, warn, time.monotonic() + within_s)
         yield
     finally:
         os.close(descriptor)  # which gives the lock back
 
 
-def _wait(descriptor: int, path: Path, tell: Callable[[str], None], end_s: float) -> None:
+def _wait(descriptor: int, path: Path, warn: Callable[[str], None], end_s: float) -> None:
     while True:
         try:
             # The lock belongs to the open file, not to the process; NFS turns it into a lock on its server.
@@ -268,7 +268,7 @@ def _wait(descriptor: int, path: Path, tell: Callable[[str], None], end_s: float
         except OSError as error:
             if error.errno not in _CANNOT_LOCK:
                 raise OutputFileError(f"{path}: {error.strerror or error}") from error
-            tell("the file system with your keys has no locks: run only one `vramscope keys` at a time")
+            warn("the file system with your keys has no locks: run only one `vramscope keys` at a time")
             return
         else:
             return

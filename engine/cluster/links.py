@@ -164,11 +164,11 @@ class RemoteLink:
         was_made = False
         while self._monitor is not None:
             try:
-                told = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+                message = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             except zmq.Again:
                 break
-            event = int(told["event"])
-            value = int(told["value"])
+            event = int(message["event"])
+            value = int(message["value"])
             if event == zmq.Event.CONNECTED:
                 self._fd = value
             elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
@@ -245,7 +245,7 @@ def read_silence_s(fd: int) -> float | None:
     """
     try:
         with socket.socket(fileno=os.dup(fd)) as connection:
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _DATA_RECEIVED_MS.size)
-        return float(_DATA_RECEIVED_MS.unpack(told)[0]) / 1000.0
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _DATA_RECEIVED_MS.size)
+        return float(_DATA_RECEIVED_MS.unpack(info)[0]) / 1000.0
     except (OSError, struct.error):
         return None

@@ -61,7 +61,7 @@ class NodesWatch:
         self._clock = clock or SystemClock()
         self._times = times or LinkTimes()
         self._relay_id = relay_id
-        self._told_mismatch = ""
+        self._reported_mismatch = ""
         self.choice = choice
         """Which nodes are followed, and which devices of each."""
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
@@ -88,7 +88,7 @@ class NodesWatch:
         """Known nodes that are not followed because they were not asked for; read from any thread."""
         self._judge_s = 0.0
         self._turn_number = 0
-        self._told_s: dict[str, float] = {}
+        self._reported_s: dict[str, float] = {}
         self._addresses = len(addresses)
         self._begin(addresses, trust)
 
@@ -121,9 +121,9 @@ class NodesWatch:
             self._choose_ways()
         gone = self._gone
         self._gone = []
-        told = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
-        told += self._tell_mismatch()
-        return [Snapshot(node=name, is_gone=True) for name in gone if name not in self.nodes] + told
+        news = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
+        news += self._report_mismatch()
+        return [Snapshot(node=name, is_gone=True) for name in gone if name not in self.nodes] + news
 
     @property
     def context(self) -> "zmq.Context[zmq.Socket[bytes]]":
@@ -208,7 +208,7 @@ class NodesWatch:
     def _hide(self, name: str) -> RemoteNode:
         """Report nothing more about a node; return it."""
         self._in_full.forget(name)
-        self._told_s.pop(name, None)
+        self._reported_s.pop(name, None)
         self._gone.append(name)
         return self.nodes.pop(name)
 
@@ -223,7 +223,7 @@ class NodesWatch:
             else:
                 node.follow("cells")
         for name in change.resumed:
-            self._follow_anew(name, self._ways.aside.pop(name))
+            self._follow_again(name, self._ways.aside.pop(name))
 
     def _find_relays(self, heard: Sequence[str]) -> list[str]:
         """Follow, where a relay has answered, the nodes behind it in its place; return their names."""
@@ -246,12 +246,12 @@ class NodesWatch:
                 self._forget(name)
                 self._left_out.append(name)
 
-    def _tell_mismatch(self) -> list[Snapshot]:
+    def _report_mismatch(self) -> list[Snapshot]:
         """Return the picture that says why no node is followed, and the one that withdraws it."""
         mismatch = self.mismatch or ""
-        if mismatch == self._told_mismatch:
+        if mismatch == self._reported_mismatch:
             return []
-        self._told_mismatch = mismatch
+        self._reported_mismatch = mismatch
         return [
             Snapshot("lost", mismatch, node=NO_NODE) if mismatch else Snapshot(node=NO_NODE, is_gone=True)
         ]
@@ -290,9 +290,9 @@ class NodesWatch:
         for name, node in self._take_turns():
             is_news = node.judge()
             is_lost = node.picture.newest.connection == "lost"
-            if is_news or (is_lost and now_s - self._told_s.get(name, 0.0) >= AGE_INTERVAL_S):
+            if is_news or (is_lost and now_s - self._reported_s.get(name, 0.0) >= AGE_INTERVAL_S):
                 changed.append(name)
-                self._told_s[name] = now_s
+                self._reported_s[name] = now_s
         for name, connection in self._over_tcp.items():
             link = self._relays.links.get(name)
             node = self._direct[name] if link is None else link.node
@@ -302,7 +302,7 @@ class NodesWatch:
             self._judge_aside()
         return changed
 
-    def _follow_anew(self, name: str, before: RemoteNode) -> None:
+    def _follow_again(self, name: str, before: RemoteNode) -> None:
         """Follow a node that was set aside: over its connection, with another picture."""
         self._add(name, before.connection)
         node = self.nodes[name]
@@ -483,7 +483,7 @@ class RelayLinks:
 
     def count_nodes(self) -> int:
         """Return how many nodes behind relays are followed, beyond one for each relay itself."""
-        return sum(max(0, link.told_count - 1) for link in self._links.values())
+        return sum(max(0, link.followed_count - 1) for link in self._links.values())
 
     def count_left_out(self) -> int:
         """Return how many nodes behind relays are not followed."""
@@ -526,11 +526,11 @@ class RelayLinks:
 
     def _renew(self, link: RelayLink) -> None:
         """Follow exactly the nodes that the relay has listed."""
-        told = {known.name: known for known in link.list_nodes()}
-        for name in [name for name in link.connections if name not in told]:
+        listed = {known.name: known for known in link.list_nodes()}
+        for name in [name for name in link.connections if name not in listed]:
             self._forget(self._names.pop((link.label, name)))
             del link.connections[name]
-        for name, known in told.items():
+        for name, known in listed.items():
             if name in link.connections:
                 link.connections[name].known = known
             else:

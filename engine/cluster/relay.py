@@ -85,8 +85,8 @@ class Relay:
         self._started_wall_s = self._clock.wall_s()
         self._usage = OwnUsage()
         self._nodes: dict[str, RelayedNode] = {}
-        self._told: KnownNodes | None = None
-        self._tell_s = 0.0
+        self._published: KnownNodes | None = None
+        self._publish_s = 0.0
         self._has_other_nodes = False
         self._is_stopping = False
         self._watch = NodesWatch(addresses, trust, most_in_full=0, relay_id=self.relay_id, clock=self._clock)
@@ -145,7 +145,7 @@ class Relay:
         self._gate.take_questions()
         for peer, data in self._gate.take_requests():
             self._take(peer, data)
-        self._tell()
+        self._publish_state()
 
     def _take(self, peer: RemotePeer, data: bytes) -> None:
         try:
@@ -186,20 +186,20 @@ class Relay:
             node.pass_on(peer, request)
         return None
 
-    def _tell(self) -> None:
+    def _publish_state(self) -> None:
         """Report once a second that the relay is there, and of its nodes where that is news."""
         now_s = self._clock.monotonic_s()
-        if now_s < self._tell_s:
+        if now_s < self._publish_s:
             return
-        self._tell_s = now_s + TELL_S
+        self._publish_s = now_s + TELL_S
         self._gate.cut_off_revoked()
         for node in self._nodes.values():
             node.judge()
         known = self._list_nodes(TO_WHOM_IT_CONCERNS, has_ages=False)
-        if known != self._told:
-            self._told = known
-            told = encode("nodes", self.relay_id, self._list_nodes(TO_WHOM_IT_CONCERNS))
-            self._gate.publish(TOPIC_NODES, _NO_NODE, told)
+        if known != self._published:
+            self._published = known
+            message = encode("nodes", self.relay_id, self._list_nodes(TO_WHOM_IT_CONCERNS))
+            self._gate.publish(TOPIC_NODES, _NO_NODE, message)
         if self._gate.has_followers(TOPIC_HUB):
             self._gate.publish(TOPIC_HUB, _NO_NODE, encode("hub", self.relay_id, self._status(now_s)))
 
@@ -263,7 +263,7 @@ class RelayedNode:
         self._waiting: dict[bytes, tuple[Request, str]] = {}
         self._is_full = False
         self._wanted_s = clock.monotonic_s()
-        self._told_seq: int | None = None
+        self._passed_seq: int | None = None
         self._status_s = self._sampled_s = 0.0
         self._first_seq: int | None = None
         self._joined_hub_id: str | None = None
@@ -319,11 +319,11 @@ class RelayedNode:
     def _answer(self, peer: bytes, message: bytes) -> None:
         self._gate.answer(peer, self._label, message)
 
-    def _tell(self, topic: bytes, told: Told, data: bytes | None = None) -> None:
+    def _publish_body(self, topic: bytes, body: Told, data: bytes | None = None) -> None:
         """Send to all who follow a topic, as it came where that is known."""
-        message = data or encode_told(topic, self.node.conversation.hub_id, told)
-        has_commands = isinstance(told, Sample) and topic == TOPIC_SAMPLE
-        self._publish(topic, message, lambda: told, has_commands=has_commands)
+        message = data or encode_told(topic, self.node.conversation.hub_id, body)
+        has_commands = isinstance(body, Sample) and topic == TOPIC_SAMPLE
+        self._publish(topic, message, lambda: body, has_commands=has_commands)
 
     def _publish(
         self, topic: bytes, message: bytes, read: Callable[[], Told], *, has_commands: bool = False
@@ -377,35 +377,35 @@ class RelayedNode:
 
     def _pass_sample(self, sample: Sample, data: bytes | None) -> None:
         """Pass on a sample, as it came where that is known; whoever draws cells gets no more than cells."""
-        self._told_seq = sample.seq
+        self._passed_seq = sample.seq
         self._sampled_s = self._clock.monotonic_s()
         if self._is_full and self._gate.has_followers(TOPIC_SAMPLE, self.name):
-            self._tell(TOPIC_SAMPLE, sample, data)
+            self._publish_body(TOPIC_SAMPLE, sample, data)
         if self._gate.has_followers(TOPIC_CELLS, self.name):
             self._pass_cells(sample, None if self._is_full else data)
 
     def _pass_cells(self, sample: Sample, data: bytes | None) -> None:
-        self._tell(TOPIC_CELLS, sample, data if sample.host is None else None)
+        self._publish_body(TOPIC_CELLS, sample, data if sample.host is None else None)
 
     def _pass_joined(self, event: Joined) -> None:
         """Pass on everything after a gap: who follows has missed the same."""
         welcome = event.welcome
         hub_id = self.node.conversation.hub_id
         if event.is_new_hub:
-            if self._told_seq is not None:
+            if self._passed_seq is not None:
                 self.node.picture.forget_history()
-            self._told_seq = None
+            self._passed_seq = None
         self._is_full = self.node.conversation.detail == "full"
         self._first_seq = welcome.first_seq
         self._joined_hub_id = hub_id
         for sample in (*event.held, *(() if welcome.sample is None else (welcome.sample,))):
-            if self._told_seq is None or sample.seq > self._told_seq:
-                self._told_seq = sample.seq
+            if self._passed_seq is None or sample.seq > self._passed_seq:
+                self._passed_seq = sample.seq
                 self._pass_cells(sample, None)
         batch = FindingBatch(welcome.findings, welcome.assessments)
-        self._tell(TOPIC_FINDING, batch)
-        self._tell(TOPIC_FINDING, welcome.alerts)
-        self._tell(TOPIC_HUB, welcome.hub)
+        self._publish_body(TOPIC_FINDING, batch)
+        self._publish_body(TOPIC_FINDING, welcome.alerts)
+        self._publish_body(TOPIC_HUB, welcome.hub)
 
     def _welcome(self, peer: bytes, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
         newest = self.node.picture.newest

@@ -329,7 +329,7 @@ class RelayLink:
         return () if self._told is None or self._is_loop else self._told.relays
 
     @property
-    def told_count(self) -> int:
+    def followed_count(self) -> int:
         """How many of the nodes that the relay has listed are followed."""
         return 0 if self._told is None else len(self._told.nodes) - len(self.left_out)
 

@@ -260,7 +260,7 @@ class SshConnection:
     """Keeps one ssh at work; use from one thread.
 
     Args:
-        poller: Told what to wait for.
+        poller: Waits for the output of ssh.
     """
 
     answers_within_s = 20.0
@@ -371,7 +371,7 @@ class SshConnection:
 
 READ_BYTES = 256 * 1024
 MOST_UNSENT_BYTES = 1024**2
-MOST_TOLD_BYTES = 4096
+MOST_ERROR_BYTES = 4096
 MOST_REASON_CHARS = 300
 EXIT_SSH = 255
 """Ssh itself failed; any other code is that of the command there."""
@@ -407,7 +407,7 @@ class SshProcess:
             os.set_blocking(pipe.fileno(), False)
         self._reader = FrameReader(MAX_INCOMING_BYTES, awaits_hello=True)
         self._unsent = bytearray()
-        self._told = bytearray()
+        self._errors = bytearray()
         self._fault: str | None = None
         self.is_closed_there = False
         """Whether nothing more will come."""
@@ -447,8 +447,8 @@ class SshProcess:
         with suppress(OSError):  # a pipe that is full or closed
             while self._unsent:
                 del self._unsent[: os.write(self._pipes[0].fileno(), self._unsent)]
-        while told := _read(self._pipes[2]):
-            self._told = (self._told + told)[-MOST_TOLD_BYTES:]
+        while data := _read(self._pipes[2]):
+            self._errors = (self._errors + data)[-MOST_ERROR_BYTES:]
 
     def find_end(self) -> str | None:
         """Return why it has ended or is of no use, in one sentence; None while it may go on."""
@@ -456,7 +456,7 @@ class SshProcess:
         if self._fault is not None or code is None:
             return self._fault
         self.pump()
-        return self._explain(code, last_printable_line(bytes(self._told), MOST_REASON_CHARS))
+        return self._explain(code, last_printable_line(bytes(self._errors), MOST_REASON_CHARS))
 
     def close(self) -> None:
         """End it; the other end notices."""
