@@ -100,7 +100,7 @@ def run_agent(options: AgentOptions) -> int:
         with _exporting(folder, options.exporter_arguments):
             _serve(folder, lock, producer, roster, desk, options)
     finally:
-        # After an error the log stays for the viewer, who tells its last line.
+        # After an error the log stays for the viewer, which shows its last line.
         if lock.is_current():  # else the sockets there may be those of another agent
             _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
         lock.release()
@@ -160,7 +160,7 @@ def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None
     if arguments is None:
         yield
         return
-    exporter = ExporterProcess(folder, arguments, tell=_print)
+    exporter = ExporterProcess(folder, arguments, warn=_print)
     try:
         places = exporter.start()
         _print(_describe_places(places))
@@ -235,13 +235,13 @@ class ExporterProcess:
     """Keeps `vramscope exporter` running; a thread waits for its end, so it costs the agent nothing.
 
     Args:
-        tell: Called with a sentence when it crashed.
+        warn: Called with a sentence when it crashed.
     """
 
-    def __init__(self, runtime_dir: Path, arguments: Sequence[str], *, tell: Callable[[str], None]) -> None:
+    def __init__(self, runtime_dir: Path, arguments: Sequence[str], *, warn: Callable[[str], None]) -> None:
         self._command = command_of("exporter", *arguments, "--runtime-dir", str(runtime_dir))
         self._log = runtime_dir / EXPORTER_LOG_NAME
-        self._warn = tell
+        self._warn = warn
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._restart_after_crashes, name="exporter", daemon=True)

@@ -174,21 +174,21 @@ class HubSockets:
         self._sample = sample
         self.publish(TOPIC_SAMPLE, shortened)
 
-    def publish(self, topic: bytes, told: Told) -> None:
+    def publish(self, topic: bytes, body: Told) -> None:
         """Send to all who follow a topic; over tcp only what each may read, of devices that it asked for.
 
         In the folder `flush` sends it, all of a turn at once, so that whoever follows wakes once for it.
         """
         if topic in (TOPIC_FINDING, TOPIC_HUB) and not self.is_followed:
             return  # who comes gets all of it with the welcome
-        message = encode_told(topic, self._hub_id, told)
+        message = encode_told(topic, self._hub_id, body)
         self._outbox.append((topic + self._node, message))
         if self._gate is not None:
             self._gate.publish(
                 topic,
                 message,
-                cut=lambda part: encode_part(topic, self._hub_id, told, part, self._sample),
-                has_commands=isinstance(told, Sample) and topic == TOPIC_SAMPLE,
+                cut=lambda part: encode_part(topic, self._hub_id, body, part, self._sample),
+                has_commands=isinstance(body, Sample) and topic == TOPIC_SAMPLE,
             )
 
     @property

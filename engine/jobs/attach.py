@@ -79,8 +79,8 @@ def execute_remotely(pid: int, payload: Path, proc: Path = PROC) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AttachRefusedError(f"cannot ask the Python of process {pid}: {error}") from error
     if done.returncode != 0:
-        told = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise AttachRefusedError(f"sys.remote_exec could not reach process {pid}: {told[-1]}")
+        errors = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise AttachRefusedError(f"sys.remote_exec could not reach process {pid}: {errors[-1]}")
 
 
 def _locate_interpreter(pid: int, proc: Path) -> str:

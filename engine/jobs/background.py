@@ -289,8 +289,8 @@ class ViewerRecording:
             try:
                 self._begin(node)
             except (VramscopeError, OSError) as error:
-                told = error if isinstance(error, VramscopeError) else f"{self._output}: {error.strerror}"
-                self._fail(str(told))
+                why = error if isinstance(error, VramscopeError) else f"{self._output}: {error.strerror}"
+                self._fail(str(why))
 
     def look(self) -> RecordingState | None:
         """Return the running recording, whoever began it, or None."""

@@ -169,5 +169,5 @@ class _Session:
             return "its table of pending calls is full; try again"
         if not self._has_stopped and self._said[-1:] == [_STOPPING]:
             return f"it did not stop within {ANSWERS_WITHIN_S:g} s"
-        told = [line for line in self._said if line and not line.startswith(("[", "vramscope:"))]
-        return told[-1][:300] if told else f"it did not answer within {ANSWERS_WITHIN_S:g} s"
+        answers = [line for line in self._said if line and not line.startswith(("[", "vramscope:"))]
+        return answers[-1][:300] if answers else f"it did not answer within {ANSWERS_WITHIN_S:g} s"

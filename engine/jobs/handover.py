@@ -22,7 +22,7 @@ try:
     os.unlink(%(payload)r)
 except OSError:
     pass
-told = %(started)r
+outcome = %(started)r
 try:
     shim = {"__name__": "vramscope_shim"}
     with open(%(shim)r, encoding="utf-8") as file:
@@ -32,13 +32,13 @@ try:
     if probe.is_running():
         pass
     elif probe.is_importing():
-        told = %(importing)r
+        outcome = %(importing)r
     elif "torch" not in sys.modules:
-        told = %(without_torch)r
+        outcome = %(without_torch)r
     else:
-        told = " ".join([%(failed)r, *probe.current.failures[-1:]])
+        outcome = " ".join([%(failed)r, *probe.current.failures[-1:]])
 except BaseException as error:
-    told = %(failed)r + " " + type(error).__name__ + ": " + str(error)
+    outcome = %(failed)r + " " + type(error).__name__ + ": " + str(error)
     import _thread, signal, time
     def code_of(handler):
         return getattr(getattr(handler, "__func__", handler), "__code__", None)
@@ -58,7 +58,7 @@ except BaseException as error:
         _thread.start_new_thread(give_again, (caught, %(later_s)r))
 try:
     with open(%(report)r, "r+", encoding="utf-8") as file:
-        file.write(told)
+        file.write(outcome)
 except OSError:
     pass
 """

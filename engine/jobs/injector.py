@@ -60,7 +60,7 @@ _LOOKS_EVERY_S = 0.002
 _FLAG_IS_LOST_AFTER_S = 0.02
 # Kept free around the text.
 _MARGIN_BYTES = 16
-# Libraries of glibc that Python itself requires; glibc uses none of the bytes behind their data.
+# Libraries of glibc that Python itself requires; glibc does not use the bytes behind their data.
 _QUIET = re.compile(r"(?P<stem>lib(?:m|c|pthread|dl|util|rt))(?:\.so\.\d+|-2\.\d+\.so)")
 _PYTHON_LIBRARY = re.compile(r"libpython3\.\d+\.so(?:\.\d+)*")
 _PYTHON_PROGRAM = re.compile(r"python(?:3(?:\.\d+)?)?")
@@ -379,7 +379,7 @@ def _rehearse_on(process: "subprocess.Popen[bytes]", pid: int) -> float:
 
 
 def identify(interpreter: Interpreter) -> tuple[int, int]:
-    """Return what tells the file of an interpreter from all others."""
+    """Return what identifies the file of an interpreter."""
     found = path_seen_from(interpreter.pid, interpreter.path).stat()
     return found.st_dev, found.st_ino
 
