@@ -150,7 +150,7 @@ def record_out_of_memory(
         device_index: Ordinal of the device; None for the one that is reported on.
         device_total_bytes: Bytes of the device, or of what this process may use of it.
     """
-    current.tell_takers(size_bytes, message, device_free_bytes, device_index, device_total_bytes)
+    current.call_takers(size_bytes, message, device_free_bytes, device_index, device_total_bytes)
     session = current.session
     if session is None:
         return None

@@ -76,8 +76,8 @@ class Advice:
             outcome = self._follow(wanted)
             after = self._device.read().reserved_bytes
             freed = None if before is None or after is None else max(0, before - after)
-            told = outcome.sentence + _describe_freed(freed, is_expected=outcome is _EMPTIED)
-            self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, told, freed))
+            answer = outcome.sentence + _describe_freed(freed, is_expected=outcome is _EMPTIED)
+            self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, answer, freed))
 
     def take_packets(self) -> list[bytes]:
         self._expire()

@@ -112,7 +112,7 @@ class MemoryHistory:
             self.mode = "user" if is_recording(torch) else "off"
 
     def _switch_on(self, torch: Module, ends_s: float, steps: int | None) -> None:
-        if find_recorder(torch) is None or not can_tell(torch):
+        if find_recorder(torch) is None or not reports_recording(torch):
             self.note = "this build of PyTorch cannot record the stacks of live blocks"
             return
         if is_recording(torch):
@@ -295,7 +295,7 @@ def find_recorder(torch: Module) -> Foreign:
     return record if {"enabled", "context", "stacks", "max_entries"} <= names else None
 
 
-def can_tell(torch: Module) -> bool:
+def reports_recording(torch: Module) -> bool:
     """Return whether this PyTorch reports when history is recorded."""
     return getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None) is not None
 
@@ -357,13 +357,13 @@ def is_observer_settled(torch: Module) -> bool:
 def _try_to_attach(attach: Foreign) -> str | None:
     """Attach, and return why that was refused: a plugged-in allocator accepts no observer."""
     try:
-        attach(tell_out_of_memory)
+        attach(observe_out_of_memory)
     except RuntimeError as error:
         return f"out-of-memory errors leave no record: the allocator accepts no observer ({error})"[:300]
     return None
 
 
-def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_bytes: int) -> None:
+def observe_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_bytes: int) -> None:
     """Write the record of an error that the allocator is about to raise.
 
     An exception would be thrown into the allocator, so nothing leaves this function. A Ctrl-C meanwhile is
@@ -378,7 +378,7 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
         return
     message = f"CUDA out of memory: {size_bytes} bytes requested, {free_bytes} free"
     try:
-        current.tell_takers(size_bytes, message, free_bytes, device, total_bytes)
+        current.call_takers(size_bytes, message, free_bytes, device, total_bytes)
         if session is not None:
             session.record_out_of_memory(size_bytes, message, free_bytes, device, total_bytes)
     except KeyboardInterrupt as error:
@@ -399,14 +399,14 @@ def _interrupt_afterwards() -> None:
 def _interrupt_once_left() -> None:
     for _ in repeat(None, _MOST_LOOKS):
         time.sleep(_LOOK_EVERY_S)
-        if not _is_telling():
+        if not _is_observing():
             break
     _thread.interrupt_main()
 
 
-def _is_telling() -> bool:
+def _is_observing() -> bool:
     """Return whether the main thread is inside the observer."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None and frame.f_code is not tell_out_of_memory.__code__:
+    while frame is not None and frame.f_code is not observe_out_of_memory.__code__:
         frame = frame.f_back
     return frame is not None

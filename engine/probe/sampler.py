@@ -230,7 +230,7 @@ class Digest:
             self._outbox.put_reading(_make_row(wall_s, reading, slow))
         if reading is not None:
             self._outbox.counts = reading.allocations, reading.frees
-            # What it looks at only ever counts up: the newest tells all.
+            # What it looks at only ever counts up: the newest is enough.
             self.suspicion.judge(reading, capacity)
         while ends:
             self._process(ends.popleft())

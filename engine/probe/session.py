@@ -404,12 +404,12 @@ class Session:
         runtime_dir = self.runtime_dir
         job = self.job
 
-        def begin_anew() -> None:
+        def begin_own() -> None:
             if not is_loader_worker():
                 start_session(torch, runtime_dir, job, is_explicit=False)
 
         current.session = None
-        current.dormant = begin_anew
+        current.dormant = begin_own
         self._demands.end()
         self._thread.forget()
         self._sampler.connection.close()
@@ -517,5 +517,5 @@ def _end_at_exit() -> None:
     if session is not None:
         try:
             session.end("exit")
-        except Exception:  # noqa: BLE001 - the process ends; there is nobody left to tell
+        except Exception:  # noqa: BLE001 - the process ends; nobody is left to report to
             current.session = None

@@ -24,7 +24,7 @@ class StepSizes:
 
     def __init__(self) -> None:
         self._largest = 0
-        self._has_told = False
+        self._has_noted = False
 
     def read(self, tokens: object, batch: object) -> Sizes | None:
         """Return tokens and samples; None if neither can be used."""
@@ -52,8 +52,8 @@ class StepSizes:
         if isinstance(value, Integral) and not isinstance(value, bool):
             number = int(value)
             return number if 0 < number <= MOST else None
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_noted:
+            self._has_noted = True
             error = TypeError(f"expected a whole number, not {type(value).__name__}")
             current.note_failure(f"vramscope.step({name}=…)", error)
         return None

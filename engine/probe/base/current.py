@@ -28,7 +28,7 @@ oom_takers: list[Callable[[int | None, str, int | None, int | None, int | None],
 on_advice: Callable[[str, str], object] | None = None
 
 
-def tell_takers(
+def call_takers(
     size_bytes: int | None,
     message: str,
     free_bytes: int | None,

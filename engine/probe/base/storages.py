@@ -59,7 +59,7 @@ class StorageBytes:
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            # As of MKL-DNN: its memory is not PyTorch's to tell.
+            # As of MKL-DNN, whose memory PyTorch does not know.
             return None
         key = self.identify(tensor, storage)
         if key in self._met:

@@ -111,7 +111,7 @@ class SavedTensors:
     def _count_saved(self, tensor: Tensor) -> Foreign:
         base = tensor._base
         if isinstance(tensor if base is None else base, self._parameter):
-            # Also one that FSDP has gathered for the length of a layer, whose storage is none of the model's.
+            # Also one that FSDP has gathered for the length of a layer: its storage is not the model's.
             return tensor
         keys = []
         for extent in self._pieces.locate(tensor) or ():
@@ -320,7 +320,7 @@ class ModelSearch:
         stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         found = [module for module in (reference() for reference in self._candidates) if module is not None]
         sized = [(sum(p.numel() for p in module.parameters()), module) for module in found]
-        # Copies in fp32 are not the model's own: then nothing tells but the size.
+        # Copies in fp32 are not the model's own: then only the size decides.
         own = [each for each in sized if any(id(p) in stepped for p in each[1].parameters())]
         return max(own or sized, key=lambda each: each[0], default=(0, None))[1]
 

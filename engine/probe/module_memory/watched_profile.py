@@ -178,7 +178,7 @@ class ModuleDemands:
         self._profile = WatchedProfile(torch, list_optimizers)
         self._clock = clock
         self._wanted: deque[_Wanted] = deque(maxlen=_MOST_WANTED)
-        self._news_told = 0
+        self._news_sent = 0
 
     @property
     def needs_steps(self) -> bool:
@@ -187,7 +187,7 @@ class ModuleDemands:
     def want(self, request: int, wait_s: float) -> None:
         """Queue a demand. `wait_s`: how long it may wait for the end of a step."""
         if not self._wanted:
-            self._news_told = self._profile.news  # what was there before is no answer
+            self._news_sent = self._profile.news  # what was there before is no answer
         self._wanted.append(_Wanted(request, self._clock.monotonic_s() + wait_s, wait_s))
         self._profile.renew()
 
@@ -207,8 +207,8 @@ class ModuleDemands:
         news = self._profile.news
         if refusal is not None:
             return [wire.encode_refused(it.request, refusal) for it in self._pop_all()]
-        if news != self._news_told:
-            self._news_told = news
+        if news != self._news_sent:
+            self._news_sent = news
             pieces = _pack(self._profile.take_lines())
             return [
                 wire.encode_modules_part(wanted.request, part, len(pieces), piece)

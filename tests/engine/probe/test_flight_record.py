@@ -30,7 +30,7 @@ from vramscope.engine.probe.flight_record import (
     locate_folders,
     write_record,
 )
-from vramscope.engine.probe.history import attach_observer, is_observer_settled, tell_out_of_memory
+from vramscope.engine.probe.history import attach_observer, is_observer_settled, observe_out_of_memory
 from vramscope.engine.probe.session import Session
 from vramscope.engine.ranks.messages import Hello, OutOfMemoryMet
 
@@ -219,7 +219,7 @@ def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_all
     returned: list[str] = []
 
     def fail_to_allocate() -> None:
-        tell_out_of_memory(0, 1, 2, 3)
+        observe_out_of_memory(0, 1, 2, 3)
         returned.append("to the allocator")
         wait_until(lambda: False, 60.0, "the interrupt")
 
@@ -236,10 +236,10 @@ def test_whatever_fails_the_error_goes_on(
         raise MemoryError("no memory for the record either")
 
     monkeypatch.setattr("vramscope.engine.probe.out_of_memory.fill_record", fail)
-    tell_out_of_memory(0, 1, 2, 3)
+    observe_out_of_memory(0, 1, 2, 3)
     assert "MemoryError" in current.failures[-1]
     current.session = None
-    tell_out_of_memory(0, 1, 2, 3)
+    observe_out_of_memory(0, 1, 2, 3)
 
 
 def test_a_snapshot_that_fails_leaves_a_record_without_segments(
