@@ -227,8 +227,8 @@ class Roster:
             self._demands.take_refusal(connection, message, track.pid)
             return
         if isinstance(message, AdviceTaken):
-            told = self._demands.take_advice(connection, message, track.pid)
-            self._advised += [] if told is None else [(moment.monotonic_s, told)]
+            note = self._demands.take_advice(connection, message, track.pid)
+            self._advised += [] if note is None else [(moment.monotonic_s, note)]
             return
         track.fold(message, moment)
         if isinstance(message, Goodbye):
@@ -280,7 +280,7 @@ class Roster:
             messages = "1 message" if self.refused == 1 else f"{self.refused:,} messages"
             yield f"{messages} from training processes rejected; the newest: {self._refusal[1]}"
         self._advised = [it for it in self._advised if now_s - it[0] < ADVICE_TOLD_S][-MAX_ADVICE_TOLD:]
-        yield from (told for _, told in self._advised)
+        yield from (note for _, note in self._advised)
         count = self._listener.turned_away
         if count > self._turned_away:
             self._turned_away = count

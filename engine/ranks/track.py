@@ -37,7 +37,7 @@ from .messages import (
 # Steps of different sizes in one tick.
 MOST_SIZED = 16
 # Until steps with exact peaks are published again, for late analyzers: an allocator's peak rises only once.
-RETOLD_AFTER_S = 10.0
+REPEATED_AFTER_S = 10.0
 
 # Tokens and samples.
 _Size = tuple[int | None, int | None]
@@ -69,29 +69,29 @@ class TickSteps:
         self._sized: dict[_Size, StepReading] = {}
         # The newest step of each size with an exact peak, of this tick or an earlier one.
         self._exact: dict[_Size, StepReading] = {}
-        self._retold_s: float | None = None
+        self._repeated_s: float | None = None
 
     def list_sized(self, now_s: float) -> tuple[StepReading, ...]:
         """Return steps of known size, one of each size, in the order in which they ended.
 
         Now and then steps of earlier ticks are among them, whose peaks are exact.
         """
-        if self._retold_s is None:
-            self._retold_s = now_s
-        told = self._sized
-        if self._exact and now_s - self._retold_s >= RETOLD_AFTER_S:
-            self._retold_s = now_s
-            told = {**self._sized, **self._exact}
-        return tuple(sorted(told.values(), key=lambda step: step.index))
+        if self._repeated_s is None:
+            self._repeated_s = now_s
+        steps = self._sized
+        if self._exact and now_s - self._repeated_s >= REPEATED_AFTER_S:
+            self._repeated_s = now_s
+            steps = {**self._sized, **self._exact}
+        return tuple(sorted(steps.values(), key=lambda step: step.index))
 
     def fold(self, rows: Iterable[StepRow], sizes: Iterable[SizeRow] = ()) -> None:
         """Fold steps that ended. `sizes`: index, tokens and samples of those whose size is known."""
-        told = {index: (tokens, batch) for index, tokens, batch in sizes}
+        known_sizes = {index: (tokens, batch) for index, tokens, batch in sizes}
         for row in rows:
             self.count += 1
             self.floors.fold(row[3])
             self.peaks.fold(row[4])
-            size = told.get(row[0])
+            size = known_sizes.get(row[0])
             self.newest = StepReading(*row) if size is None else StepReading(*row, *size)
             if size is not None and size != (None, None):
                 self._store(size, self.newest)
@@ -101,7 +101,7 @@ class TickSteps:
         following = TickSteps()
         following.newest = self.newest
         following._exact = self._exact
-        following._retold_s = self._retold_s
+        following._repeated_s = self._repeated_s
         return following
 
     def _store(self, size: _Size, step: StepReading) -> None:
@@ -238,8 +238,8 @@ class RankTrack:
             self._out_of_memory = message
             self._ooms = self._ooms + 1
         elif isinstance(message, Goodbye):
-            told = message.reason == "detached"
-            self.end(moment.monotonic_s, "its probe was detached" if told else "the process has ended")
+            is_detached = message.reason == "detached"
+            self.end(moment.monotonic_s, "its probe was detached" if is_detached else "the process has ended")
 
     def end(self, now_s: float, reason: str | None = None) -> None:
         """Note that nothing more will come; the first reason stays."""
@@ -354,9 +354,9 @@ class RankTrack:
 
     def _notes(self) -> tuple[str, ...]:
         oom = self._out_of_memory
-        told = () if oom is None or oom.reason is None else (oom.reason,)
+        reasons = () if oom is None or oom.reason is None else (oom.reason,)
         unseen = () if self.is_visible else (_OF_CONTAINER,)
-        return tuple(note[:MAX_NOTE_CHARS] for note in (*self.hello.notes, *told, *unseen)[-MAX_NOTES:])
+        return tuple(note[:MAX_NOTE_CHARS] for note in (*self.hello.notes, *reasons, *unseen)[-MAX_NOTES:])
 
 
 def _shorten(hello: Hello) -> Hello:

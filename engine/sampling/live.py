@@ -224,19 +224,19 @@ class LiveProducer:
         host = self._host_sample
         notes = self._notes
         if self._owners is not None:
-            devices, told = self._owners.collect(devices)
-            notes += told
+            devices, new_notes = self._owners.collect(devices)
+            notes += new_notes
         if self._preallocation is not None:
-            devices, told = self._preallocation.collect(devices)
-            notes += told
+            devices, new_notes = self._preallocation.collect(devices)
+            notes += new_notes
         ranks: tuple[RankSample, ...] = ()
         if self._roster is not None and is_newest:
-            devices, ranks, told = self._roster.collect(devices, host)
-            notes += told
+            devices, ranks, new_notes = self._roster.collect(devices, host)
+            notes += new_notes
         servers: tuple[ServerSample, ...] = ()
         if self._servers is not None and is_newest:
-            servers, told = self._servers.collect(devices)
-            notes += told
+            servers, new_notes = self._servers.collect(devices)
+            notes += new_notes
         notes += tuple(note for s in self._samplers for note in s.notes(has_others=bool(devices)))
         self._seq += 1
         return Sample(

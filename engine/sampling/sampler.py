@@ -564,7 +564,7 @@ class SourceSampler:
                 with self._lock:
                     self._fold_failure(device, error, now_s)
             begun.append(its)
-            if lane.is_abandoned:  # a driver that answers at last tells what is now, not when it was asked
+            if lane.is_abandoned:  # a late answer of a driver is of now, not of when it was asked
                 concluded |= dict.fromkeys(range(len(begun) - 1))
                 begun[-1] = device, clock_s()
                 break
@@ -615,8 +615,8 @@ class SourceSampler:
 
     def _fold_failure(self, device: DeviceReadings, error: Exception, now_s: float) -> None:
         self._fold_rounds()
-        told = error if isinstance(error, DeviceError) else DeviceError(f"{self.source.name}: {error!r}")
-        device.fold_failure(told, now_s)
+        failure = error if isinstance(error, DeviceError) else DeviceError(f"{self.source.name}: {error!r}")
+        device.fold_failure(failure, now_s)
         self._plan = None
         if device.is_lost:
             self._choose_readable()

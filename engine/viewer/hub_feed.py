@@ -25,7 +25,7 @@ from .snapshot import Snapshot
 # A hub that ended is started again no more often than this.
 RESPAWN_S = 2.0
 # A view that has had no sample for so long says what it waits for.
-TELL_WAIT_AFTER_S = 3.0
+EXPLAIN_WAIT_AFTER_S = 3.0
 # Between two updates of a lost connection's age.
 AGE_INTERVAL_S = 1.0
 MOST_QUESTIONS = 16
@@ -125,7 +125,7 @@ class HubFeed(AskingFeed):
     def _run(self) -> None:
         client = Client(self._folder, history=self.history, closing_fd=self._closing_fd)
         shown: Snapshot | None = None
-        told_s = 0.0
+        shown_s = 0.0
         while not self._stopped.is_set():
             is_live = shown is not None and shown.connection == "live"
             while self._questions:
@@ -140,12 +140,12 @@ class HubFeed(AskingFeed):
             if other_root is not None:  # the devices of another place are never shown in the place of these
                 snapshot = Snapshot("lost", reason=other_root)
             is_old_news = snapshot == shown or (
-                snapshot.connection == "lost" and now_s - told_s < AGE_INTERVAL_S
+                snapshot.connection == "lost" and now_s - shown_s < AGE_INTERVAL_S
             )
             if is_old_news and shown is not None and snapshot.connection == shown.connection:
                 continue
             shown = snapshot
-            told_s = now_s
+            shown_s = now_s
             with self._handing_over:
                 self._on_snapshot(snapshot)
         client.close()
@@ -159,10 +159,10 @@ class HubFeed(AskingFeed):
         if not is_alive and now_s >= self._spawn_due_s:
             self._spawn()
         waited_s = now_s - self._waits_since_s
-        if snapshot.connection == "connecting" and waited_s >= TELL_WAIT_AFTER_S:
+        if snapshot.connection == "connecting" and waited_s >= EXPLAIN_WAIT_AFTER_S:
             why = snapshot.reason or self._explain_wait()
-            told = f"no agent for {format_age(waited_s)}: {why}"
-            return msgspec.structs.replace(snapshot, connection="lost", reason=told)
+            waiting = f"no agent for {format_age(waited_s)}: {why}"
+            return msgspec.structs.replace(snapshot, connection="lost", reason=waiting)
         reason = None if is_alive else self._explain_end()
         return snapshot if reason is None else msgspec.structs.replace(snapshot, reason=reason)
 
