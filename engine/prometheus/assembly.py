@@ -73,7 +73,7 @@ class Assembler:
         self.figures = self.figures_left_out = 0
         # Samples that were not made, because every value had a moment of its own.
         self.moments_left_out = 0
-        self._told_s: dict[str, float] = {}
+        self._newest_s: dict[str, float] = {}
         self._seq: dict[str, int] = {}
 
     @property
@@ -81,9 +81,9 @@ class Assembler:
         return self._nodes.keys()
 
     @property
-    def told_s(self) -> Mapping[str, float]:
+    def newest_s(self) -> Mapping[str, float]:
         """Time of the newest sample of each node."""
-        return MappingProxyType(self._told_s)
+        return MappingProxyType(self._newest_s)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -96,12 +96,12 @@ class Assembler:
             (self.figures_left_out, "values that are not numbers or have impossible times"),
             (self.moments_left_out, "moments: each value had a different time"),
         )
-        told = [f"{count:,} {what}" for count, what in counts if count]
-        return (f"left out of Prometheus's answer: {'; '.join(told)}",) if told else ()
+        left_out = [f"{count:,} {what}" for count, what in counts if count]
+        return (f"left out of Prometheus's answer: {'; '.join(left_out)}",) if left_out else ()
 
     def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
         """Return the agent's risks at the newest sample of a node; nothing for older ones."""
-        if self._told_s.get(sample.node) != sample.time_s:
+        if self._newest_s.get(sample.node) != sample.time_s:
             return ()
         since_s = self._find_since(sample.time_s)
         risks = self._nodes[sample.node].risks
@@ -112,7 +112,7 @@ class Assembler:
 
     def list_findings(self, sample: Sample) -> tuple[Finding, ...]:
         """Return the findings the agent counts at the newest sample of a node; nothing for older ones."""
-        if self._told_s.get(sample.node) != sample.time_s:
+        if self._newest_s.get(sample.node) != sample.time_s:
             return ()
         readings = self._nodes[sample.node]
         readings.forget_findings(self._find_since(sample.time_s))
@@ -144,7 +144,7 @@ class Assembler:
         for time_s, group in groupby(points, attrgetter("time_s")):
             nodes = {point.node for point in group if self._note(point)}
             for node in sorted(nodes):
-                if time_s <= self._told_s.get(node, -math.inf):
+                if time_s <= self._newest_s.get(node, -math.inf):
                     continue
                 most_devices -= len(self._nodes[node].devices) + len(self._nodes[node].ranks)
                 if most_devices < 0 and time_s < newest_s[node]:
@@ -167,13 +167,13 @@ class Assembler:
         """Forget the node that was silent longest, if one is gone; return whether one was."""
         if self._silent is None:
             since_s = time_s - FORGOTTEN_S
-            gone = [node for node in self._nodes if self._told_s.get(node, math.inf) < since_s]
-            self._silent = sorted(gone, key=lambda node: -self._told_s[node])
+            gone = [node for node in self._nodes if self._newest_s.get(node, math.inf) < since_s]
+            self._silent = sorted(gone, key=lambda node: -self._newest_s[node])
         if not self._silent:
             return False
         node = self._silent.pop()
         self._nodes.pop(node).forget()
-        del self._told_s[node], self._seq[node]
+        del self._newest_s[node], self._seq[node]
         return True
 
     def _read_points(self, series: Iterable[Series], latest_s: float) -> Iterator[Point]:
@@ -203,7 +203,7 @@ class Assembler:
         readings.forget_devices(time_s - FORGOTTEN_S)
         readings.forget_ranks(time_s - FORGOTTEN_S)
         ranks = (read_rank(pid, subject, time_s, since_s) for pid, subject in sorted(readings.ranks.items()))
-        self._told_s[node] = time_s
+        self._newest_s[node] = time_s
         self._seq[node] = self._seq.get(node, -1) + 1
         total, used = (readings.host.read_bytes(name, since_s) for name in ("total", "used"))
         found = [device for device in devices if device is not None]
@@ -417,9 +417,9 @@ def _read_memory(subject: Subject, since_s: float) -> MemoryReading:
 
 def _read_place(subject: Subject) -> tuple[int, int | None]:
     """Return the number of a device, and that of its MIG instance."""
-    told = _NUMBER.search(subject.label("gpu", "device", "minor_number") or "")
+    numbers = _NUMBER.search(subject.label("gpu", "device", "minor_number") or "")
     index = subject.read_bytes("index", _EVER)
     if index is None:
-        index = int(told[1]) if told else 0
-    mig = subject.label("GPU_I_ID") or (told[2] if told else None)
+        index = int(numbers[1]) if numbers else 0
+    mig = subject.label("GPU_I_ID") or (numbers[2] if numbers else None)
     return index, parse_whole(mig)

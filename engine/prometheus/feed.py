@@ -16,7 +16,7 @@ from ..replay.node_player import FoundVerdicts
 from ..viewer.feed import BaseFeed
 from ..viewer.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
 from .follower import PrometheusFollower
-from .readings import join_findings, prefer_told
+from .readings import join_findings, prefer_reported
 
 LEAST_POLL_S = 0.25
 MOST_POLL_S = 60.0
@@ -36,14 +36,14 @@ class _Node:
         self.history = history
         self._verdicts = FoundVerdicts(analyzers)
         self.sample: Sample | None = None
-        self._told: Sequence[Assessment] = ()
+        self._reported: Sequence[Assessment] = ()
         self._counted: Sequence[Finding] = ()
 
-    def add(self, sample: Sample, told: Sequence[Assessment], counted: Sequence[Finding]) -> None:
+    def add(self, sample: Sample, reported: Sequence[Assessment], counted: Sequence[Finding]) -> None:
         self.history.add(sample)
         self._verdicts.observe(sample)
         self.sample = sample
-        self._told = told
+        self._reported = reported
         self._counted = counted
 
     def draw(self, reason: str | None, silent_s: float | None, notes: tuple[str, ...]) -> Snapshot:
@@ -56,7 +56,7 @@ class _Node:
             silent_s=silent_s,
             sample=sample,
             findings=join_findings(self._verdicts.findings(), self._counted),
-            assessments=prefer_told(self._verdicts.assessments(), self._told),
+            assessments=prefer_reported(self._verdicts.assessments(), self._reported),
             node="" if sample is None else sample.node,
         )
 
@@ -110,7 +110,7 @@ class PrometheusFeed(BaseFeed):
         self._make_analyzers = make_analyzers
         self._nodes: dict[str, _Node] = {}
         self._called = threading.Condition()
-        self._has_asked = self._is_empty_told = False
+        self._has_asked = self._is_empty_shown = False
         self._refused: dict[str, object] = {}
         self._numbers = itertools.count(1)
 
@@ -174,9 +174,9 @@ class PrometheusFeed(BaseFeed):
             for sample in self._follower.poll() if first is None else first.take():
                 if self._stopped.is_set():
                     return None
-                told = self._follower.list_assessments(sample)
+                reported = self._follower.list_assessments(sample)
                 counted = self._follower.list_findings(sample)
-                self._node_of(sample.node).add(sample, told, counted)
+                self._node_of(sample.node).add(sample, reported, counted)
         except VramscopeError as error:
             failed = str(error)
         self._emit(failed)
@@ -192,10 +192,10 @@ class PrometheusFeed(BaseFeed):
     def _emit(self, failed: str | None) -> None:
         """Emit a snapshot of every node, or of the failure alone if no node is known."""
         if not self._nodes:
-            self._is_empty_told = True
+            self._is_empty_shown = True
             self._on_snapshot(Snapshot("connecting" if failed is None else "lost", reason=failed))
-        elif self._is_empty_told:
-            self._is_empty_told = False
+        elif self._is_empty_shown:
+            self._is_empty_shown = False
             self._on_snapshot(Snapshot(is_gone=True))
         for name in [name for name in self._nodes if not self._follower.is_followed(name)]:
             with self._called:

@@ -93,8 +93,8 @@ class PrometheusFollower:
 
     def age_s(self, node: str) -> float | None:
         """Seconds since a node was last scraped, by the clock of the server; None for never."""
-        told_s = None if self._assembler is None else self._assembler.told_s.get(node)
-        return None if told_s is None else max(0.0, self._clock.wall_s() + self._skew_s - told_s)
+        newest_s = None if self._assembler is None else self._assembler.newest_s.get(node)
+        return None if newest_s is None else max(0.0, self._clock.wall_s() + self._skew_s - newest_s)
 
     def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
         """The risks that the agent of a node reports, as of its newest sample."""

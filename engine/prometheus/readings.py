@@ -465,27 +465,27 @@ def read_assessment(
     )
 
 
-def prefer_told(found: Iterable[Assessment], told: Sequence[Assessment]) -> tuple[Assessment, ...]:
+def prefer_reported(found: Iterable[Assessment], reported: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """Return the assessments made here, replaced by those of agents if there are any."""
     known = {assessment_key(it): it for it in found}
-    for assessment in told:
+    for assessment in reported:
         key = assessment_key(assessment)
         known[key] = _amend(known[key], assessment) if key in known else assessment
     return tuple(known.values())
 
 
-def _amend(found: Assessment, told: Assessment) -> Assessment:
+def _amend(found: Assessment, reported: Assessment) -> Assessment:
     """Replace the forecast by the agent's, and keep the levels of memory that were found here."""
     return msgspec.structs.replace(
         found,
-        level=told.level,
-        reason=found.reason if found.level == told.level else told.reason,
+        level=reported.level,
+        reason=found.reason if found.level == reported.level else reported.reason,
         confidence=None,
-        horizon_s=told.horizon_s,
-        probability=told.probability,
+        horizon_s=reported.horizon_s,
+        probability=reported.probability,
         steps_ahead=None,
         probability_within_steps=None,
-        oom_in_s=told.oom_in_s,
-        oom_in_low_s=told.oom_in_low_s,
-        oom_in_high_s=told.oom_in_high_s,
+        oom_in_s=reported.oom_in_s,
+        oom_in_low_s=reported.oom_in_low_s,
+        oom_in_high_s=reported.oom_in_high_s,
     )

@@ -204,8 +204,8 @@ def _explain_status(error: HTTPError) -> str:
         )
     if 300 <= error.code < 400:
         return f"points elsewhere: {error.code} {error.reason}; give the address it points to"
-    told = ""
+    message = ""
     with suppress(OSError, http.client.HTTPException, *_MALFORMED):
-        told = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
-    hint = told or ("check that it is a Prometheus and its path is right" if error.code == 404 else "")
+        message = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
+    hint = message or ("check that it is a Prometheus and its path is right" if error.code == 404 else "")
     return f"answered {error.code} {error.reason}" + (f": {hint}" if hint else "")

@@ -14,7 +14,7 @@ import msgspec
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 from vramscope.engine.prometheus.follower import PastRange, PrometheusFollower
-from vramscope.engine.prometheus.readings import join_findings, prefer_told
+from vramscope.engine.prometheus.readings import join_findings, prefer_reported
 from vramscope.engine.prometheus.server import PrometheusServer
 from vramscope.engine.replay.node_player import FoundVerdicts
 from vramscope.engine.units import parse_duration
@@ -228,10 +228,10 @@ def _describe(
     for sample in samples:
         verdicts = verdicts_of(sample.node)
         verdicts.observe(sample)
-        told = () if follower is None else follower.list_assessments(sample)
+        reported = () if follower is None else follower.list_assessments(sample)
         counted = () if follower is None else follower.list_findings(sample)
         findings = join_findings(verdicts.findings(), counted)
-        assessments = prefer_told(verdicts.assessments(), told)
+        assessments = prefer_reported(verdicts.assessments(), reported)
         yield describe_sample(sample, findings, assessments=assessments)
 
 

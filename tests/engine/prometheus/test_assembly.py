@@ -15,7 +15,7 @@ from tests.tui.canned_ranks import make_simulated
 from vramscope.engine.model import DeviceActivity, DeviceHardware, Sample
 from vramscope.engine.prometheus.assembly import Assembler
 from vramscope.engine.prometheus.follower import measure_interval
-from vramscope.engine.prometheus.readings import join_findings, prefer_told
+from vramscope.engine.prometheus.readings import join_findings, prefer_reported
 from vramscope.engine.prometheus.server import Series
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot
@@ -158,14 +158,19 @@ def test_clocks_loads_limits_and_errors_that_an_agent_serves_are_read_as_they_we
 def test_a_forecast_of_an_agent_is_preferred_to_one_that_is_made_of_scrapes() -> None:
     snapshot, assembler = make_training(), Assembler(15.0)
     (sample,) = assembler.add(agent_series(snapshot))
-    told = {it.rank: it for it in assembler.list_assessments(sample)}
-    assert (told[1].level, told[1].probability, told[1].oom_in_s) == ("high", 0.4, 89.5)
-    assert (told[0].level, told[0].oom_in_s, told[0].device, told[0].pid) == ("low", None, "0", 4000)
+    risks = {it.rank: it for it in assembler.list_assessments(sample)}
+    assert (risks[1].level, risks[1].probability, risks[1].oom_in_s) == ("high", 0.4, 89.5)
+    assert (risks[0].level, risks[0].oom_in_s, risks[0].device, risks[0].pid) == (
+        "low",
+        None,
+        "0",
+        4000,
+    )
     found = msgspec.structs.replace(
-        told[1], level="low", reason="floors do not rise", oom_in_s=None, peak_bytes=GIB
+        risks[1], level="low", reason="floors do not rise", oom_in_s=None, peak_bytes=GIB
     )
     other = msgspec.structs.replace(found, pid=7)
-    (merged, kept) = prefer_told([found, other], [told[1]])
+    (merged, kept) = prefer_reported([found, other], [risks[1]])
     assert (merged.level, merged.oom_in_s, merged.peak_bytes) == ("high", 89.5, GIB)
     assert kept == other
     later = next(assembler.add(to_series("vramscope_device_up 1\n", T + 60, instance=f"{NODE}:1")))
