@@ -69,8 +69,8 @@ def last_line(log: Path, since_bytes: int = 0) -> str | None:
         return None
     new = content[since_bytes:] if len(content) >= since_bytes else content
     lines = new.decode(errors="replace").split("\n")
-    told = [line.strip() for line in lines if line.strip()]
-    return told[-1][:MAX_REASON_CHARS] if told else None
+    written = [line.strip() for line in lines if line.strip()]
+    return written[-1][:MAX_REASON_CHARS] if written else None
 
 
 def own_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from .serving import ServerSample
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
-"""Severities from mild to grave."""
+"""Severities from mild to severe."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -133,8 +133,8 @@ class HeadroomEstimate(msgspec.Struct, frozen=True):
     def per_unit(self) -> str:
         """Memory for each token or sample, for people."""
         each = self.per_unit_bytes or 0.0
-        told = f"{each / MIB:,.2f} MiB" if each >= MIB else f"{each / KIB:,.1f} KiB"
-        return f"{told} a {self.unit.removesuffix('s')}"
+        amount = f"{each / MIB:,.2f} MiB" if each >= MIB else f"{each / KIB:,.1f} KiB"
+        return f"{amount} a {self.unit.removesuffix('s')}"
 
     @property
     def fitting(self) -> str:
@@ -150,7 +150,7 @@ class HeadroomEstimate(msgspec.Struct, frozen=True):
         return f", {self.expected_size:,} as likely as not, {self.too_large_size:,} would not"
 
 
-# A finding tells of a crossing; an assessment is there from the first forecast on, and says too that all is
+# A finding reports a crossing; an assessment is there from the first forecast on, and says too that all is
 # well.
 
 RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]

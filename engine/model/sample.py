@@ -319,8 +319,8 @@ class DeviceAllocation(msgspec.Struct, frozen=True, gc=False):
     resource: str
     """As in the limits of the pod: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`."""
     shares: int | None = None
-    """Shares of the device that it has, if containers use it in turns (time-slicing, MPS); None of a whole
-    one.
+    """Shares of the device that it has, if containers use it in turns (time-slicing, MPS); None for a
+    whole one.
     """
 
 

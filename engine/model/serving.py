@@ -84,7 +84,7 @@ class EngineReading(msgspec.Struct, frozen=True, gc=False):
     """Share of the pool that sequences use, 0 to 1, without what is only cached."""
     cached_tokens: int | None = None
     """Tokens of the pool that are kept for later requests with the same beginning and evicted when needed;
-    None where the server does not tell them from free ones.
+    None where the server does not distinguish them from free ones.
     """
     preemptions: int | None = None
     """Sequences since the start whose cache was taken away, to be computed again (SGLang: retracted)."""

@@ -43,7 +43,7 @@ _KINDS: tuple[tuple[re.Pattern[str], EventKind], ...] = (
         "reset",
     ),
 )
-# A message without any of these is none of a GPU's driver; most are sorted out by that.
+# A message without any of these is not of a GPU's driver; most are sorted out by that.
 _MARKS = (b"NVRM: Xid", b"amdgpu", b"xe ", b"i915 ", b"GPU HANG:")
 
 

@@ -26,7 +26,7 @@ class PciDevice(NamedTuple):
 
 
 def list_graphics_devices(sys: Path, vendor: int) -> list[PciDevice]:
-    """Return the display controllers of a vendor in the order of their addresses; wakes none of them."""
+    """Return the display controllers of a vendor in the order of their addresses; does not wake them."""
     bus = sys / "bus/pci/devices"
     folders = [bus / name for name in sorted(list_names(bus))]
     wanted = [it for it in folders if _read_hex(it / "vendor") == vendor]

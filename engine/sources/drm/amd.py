@@ -19,7 +19,7 @@ from .reader import DrmReader, Shared
 from .smi import SmiReading
 from .xgmi import XgmiMeter
 
-# What a GPU is called of which only the device id is known.
+# The name of a GPU that is known only by its device id.
 UNNAMED = "AMD GPU"
 MOST_NAME_CHARS = 96
 # Errors are counted by the firmware; asking for them costs more than a sensor does.

@@ -22,7 +22,7 @@ _MOST_COUNT = 1 << 63
 _UNITS = {b"": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30}
 # The second key is the older name of the first; they are never added.
 _KEYS = (b"drm-resident-", b"drm-memory-")
-# Engines that only copy or decode: none of a program's kernels runs on them.
+# Engines that only copy or decode: a program's kernels do not run on them.
 _OTHER_ENGINES = (b"bcs", b"vcs", b"vecs", b"copy", b"video", b"dma", b"dec", b"enc", b"jpeg", b"vpe")
 
 

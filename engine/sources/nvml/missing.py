@@ -74,7 +74,7 @@ def list_gpu_folders(proc: Path) -> frozenset[str]:
 def list_unbound(root: Path) -> list[str]:
     """Return the addresses of NVIDIA GPUs that no driver runs and nobody has set aside for another.
 
-    In a container the bus shows GPUs that are none of its business, so none are returned there.
+    In a container the bus shows GPUs that are not its business: no address is returned there.
     """
     if has_own_pids(root / "proc"):
         return []
@@ -119,7 +119,7 @@ def _describe_unbound(address: str) -> KernelGpu:
 
 
 def _read_information(root: Path, address: str, folder: str) -> KernelGpu | None:
-    """Return what the driver knows of a GPU; None if it does not say, or was told to leave it out."""
+    """Return what the driver knows of a GPU; None if it does not say, or was asked to leave it out."""
     text = read_text(root / "proc" / _FOLDERS / folder / "information")
     if text is None:
         return None

@@ -94,8 +94,8 @@ def list_allocations(listed: "Iterable[Allocation]") -> dict[str, tuple[DeviceAl
 def join_by_ids(listed: "Iterable[Allocation]", kept: "Iterable[Allocation]") -> dict[str, PodName]:
     """Return the names of pods by UID: the pod that has the very ids that the kubelet's file has for a UID.
 
-    An id belongs to one container at a time. Ids that the file has for two pods, one of which has ended,
-    name neither.
+    An id belongs to one container at a time. Where the file has the same ids for two pods, one of them has
+    ended: they name neither.
     """
     named: dict[tuple[str, str, frozenset[str]], PodName | None] = {}
     for it in listed:

@@ -121,8 +121,8 @@ def list_ports(recognized: Recognized, proc: Path = Path("/proc")) -> list[int]:
     They are those that its processes listen on. Of a process of another user they cannot be known: then its
     command line, or what the server listens on usually.
     """
-    told = read_settings(recognized.command).port
-    likely = [port for port in (told, USUAL_PORTS[recognized.kind]) if port is not None]
+    given = read_settings(recognized.command).port
+    likely = [port for port in (given, USUAL_PORTS[recognized.kind]) if port is not None]
     found = [port for pid in _list_family(recognized.root_pid, proc) for port in _list_listening(pid, proc)]
     known = list(dict.fromkeys(found))
     if not known:
@@ -201,7 +201,7 @@ def _list_listening_inodes(proc: Path, port: int) -> set[str]:
 
 
 def _list_sockets(pid: int, proc: Path) -> set[str]:
-    """Return the inodes of a process's sockets; none of a process that does not show them to us."""
+    """Return the inodes of a process's sockets; empty where it does not show them to us."""
     folder = f"{proc}/{pid}/fd"
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names are all that is needed
