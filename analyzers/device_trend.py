@@ -18,8 +18,8 @@ from .floors.blocks import KEPT, Beat, Block, BlockPyramid
 from .floors.rate import fit_curve
 from .pressure import FULL_SHARE, RELIEVED_SHARE, SCARCE_FREE_BYTES
 
-# Samples are joined to slots of this many seconds, of which the least counts: what comes and goes within is
-# no trend. A series with longer ticks has a slot for each.
+# Samples are joined to slots of this many seconds, and the least of a slot counts: what comes and goes within
+# it is no trend. A series with longer ticks has a slot for each.
 SLOT_S = 5.0
 # Blocks that are looked at, of each scale. The finest scale on which growth is even is the one that counts.
 WINDOWS = (12, 16)
@@ -61,7 +61,7 @@ RISING_SHARE = 0.02
 RISING_S = 60.0
 RISING_BLOCKS = 32
 RISING_SLOTS = 3
-# Share of the card from which on it is full although it still fills: there is nothing left to foretell.
+# Share of the card from which on it is full although it still fills: there is nothing left to forecast.
 BRIM_SHARE = 0.985
 # Seconds of watching before there is a word.
 FIRST_WORD_S = 20.0

@@ -99,7 +99,7 @@ class HeadroomTrack:
         self._estimated_s = float("-inf")
         self._is_due = False
         self._most_allocated = self._most_reserved = 0
-        self._told: tuple[HeadroomEstimate, ...] = ()
+        self._published: tuple[HeadroomEstimate, ...] = ()
         self._assessment: Assessment | None = None
 
     def observe(self, subject: Subject, steps: Sequence[StepReading]) -> None:
@@ -119,7 +119,7 @@ class HeadroomTrack:
     def annotate(self, assessment: Assessment) -> Assessment:
         self._assessment = assessment
         self._estimate()
-        return msgspec.structs.replace(assessment, headroom=self._told)
+        return msgspec.structs.replace(assessment, headroom=self._published)
 
     def take_changed(self) -> Assessment | None:
         """Return the newest assessment if its estimate changed since the last one returned; None
@@ -163,9 +163,9 @@ class HeadroomTrack:
             for advisor in self._advisors
             if advisor.has_steps
         )
-        is_other = len(found) != len(self._told) or any(map(_is_other, self._told, found))
+        is_other = len(found) != len(self._published) or any(map(_is_other, self._published, found))
         if is_other:
-            self._told = found
+            self._published = found
         return is_other
 
 
@@ -297,8 +297,7 @@ class HeadroomAdvisor:
 # follow them, or not in a straight line: attention without a fused kernel grows with the square of the
 # length.
 
-# Distinct sizes from which a line can be told from a bend.
-
+# Least number of distinct sizes that shows a line rather than a bend.
 LEAST_SIZES = 3
 # Least distance of the sizes, as a share of the largest.
 LEAST_RANGE = 0.2

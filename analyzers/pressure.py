@@ -122,8 +122,8 @@ class PressureTrack(CrossingTrack):
         time_s = sample.time_s
         # A finding states how little is free, so its severity may not lag behind that, nor the other way
         # round.
-        is_told = self.finding is not None or self._full.is_due
-        if not self._scarce.is_active and is_told and (level if self.finding else self._peak).is_scarce:
+        is_stated = self.finding is not None or self._full.is_due
+        if not self._scarce.is_active and is_stated and (level if self.finding else self._peak).is_scarce:
             self._scarce.flip()
         elif self._scarce.is_due:
             self._scarce.flip()

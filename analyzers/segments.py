@@ -132,7 +132,7 @@ def find_caller(frames: Sequence[Frame]) -> Frame | None:
 def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return the Python frames of a stack without our own.
 
-    Where there are none, the frames of C++ from the one on that asked for the memory; none of a stack that
+    Where there are none, the frames of C++ from the one on that asked for the memory; empty for a stack that
     has only those that record stacks and hand out memory.
     """
     python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))

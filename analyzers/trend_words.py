@@ -19,7 +19,7 @@ def grade_trend(word: TrendWord | None) -> RiskLevel | None:
 def word_trend(trend: DeviceTrend, now_s: float) -> tuple[str, ...]:
     """Return the word with what is known of it, as of now, from the complete form to the word alone.
 
-    First goes how long it has grown, then that no error is foretold, then the rate, then the time.
+    First goes how long it has grown, then that no error is forecast, then the rate, then the time.
     """
     growth = word_growth(trend, now_s)
     if growth is None or trend.rate_bytes_per_s is None:

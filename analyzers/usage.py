@@ -68,8 +68,8 @@ class IdleTrack(OpenFinding):
         used = device.memory.used_bytes
         total = device.memory.total_bytes
         busy = device.utilization_percent
-        is_told = busy is not None and math.isfinite(busy) and device.kind not in _OF_THE_HOST
-        if used is None or not total or busy is None or not is_told:
+        is_measured = busy is not None and math.isfinite(busy) and device.kind not in _OF_THE_HOST
+        if used is None or not total or busy is None or not is_measured:
             return ()
         if self._known_s is not None and time_s - self._known_s > gap_s:
             self.restart()
@@ -108,9 +108,9 @@ class IdleTrack(OpenFinding):
         since_s = self._since_s
         if finding is None or since_s is None:
             return ()
-        told_s = _IDLE.read(finding)
+        stated_s = _IDLE.read(finding)
         held_before = _HELD.read_count(finding)
-        is_longer = isinstance(told_s, float) and time_s - since_s >= 2 * told_s
+        is_longer = isinstance(stated_s, float) and time_s - since_s >= 2 * stated_s
         is_other = held_before is not None and abs(used - held_before) >= UPDATE_SHARE * total
         if not (is_longer or is_other) or self._relief.is_asked:
             return ()

@@ -208,16 +208,16 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | N
     past = max(errors, key=lambda it: it.updated_s, default=None)
     # Devices that do not answer are named before whatever leads.
     live = [it for it in findings if it.is_open and it not in ended and it.kind not in DEVICE_STATES]
-    lead = _find_gravest(sample, live)
+    lead = _find_most_severe(sample, live)
     if lead is not None or past is None:
         return lead, past
     return (None, past) if live and not past.is_open else (past, None)
 
 
-def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
+def _find_most_severe(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
     here = {device.uuid for device in sample.devices if device.state != "lost"}
     mild = ("oom", POOL_KIND)
-    grave = [
+    severe = [
         finding
         for finding in findings
         if finding.is_open
@@ -225,7 +225,7 @@ def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None
         and SEVERITIES.index(finding.severity)
         >= SEVERITIES.index("medium" if finding.kind in mild else "high")
     ]
-    return max(grave, key=_rank_finding, default=None)
+    return max(severe, key=_rank_finding, default=None)
 
 
 def _rank_finding(finding: Finding) -> tuple[bool, int, bool, int, float]:
@@ -308,8 +308,8 @@ def _describe_stale(stale: Sequence[DeviceSample]) -> Clause:
     reason = (stale[0].reason or "").rstrip(".") if len(stale) == 1 else ""
     if not reason:
         return (timed,)
-    tells_age = re.search(r" for \d+ s$", reason) is not None
-    return (f"{head if tells_age else timed}: {reason}", timed)
+    has_age = re.search(r" for \d+ s$", reason) is not None
+    return (f"{head if has_age else timed}: {reason}", timed)
 
 
 def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
@@ -405,7 +405,7 @@ def describe_state(
 
 
 def _lacks_probe(device: DeviceSample, sample: Sample, risks: Mapping[str, Risk]) -> bool:
-    """Return whether a probe in a process of the device would tell its risk."""
+    """Return whether a probe in a process of the device would report its risk."""
     is_reported = any(rank.device_uuid == device.uuid for rank in sample.ranks)
     return risks[device.uuid].lacks_probe and not is_reported and sample.clock != "trace"
 

@@ -105,8 +105,8 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
 
 def _find_neighbours(rank: ClusterRank, picture: ClusterPicture) -> Iterable[ClusterRank]:
     for _, it in _list_ranks(picture) if rank.device_uuid is not None else ():
-        is_beside = it.key.node == rank.key.node and it.device_uuid == rank.device_uuid
-        if is_beside and it.key != rank.key and not it.is_old:
+        is_on_device = it.key.node == rank.key.node and it.device_uuid == rank.device_uuid
+        if is_on_device and it.key != rank.key and not it.is_old:
             yield it
 
 

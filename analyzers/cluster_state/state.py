@@ -217,19 +217,21 @@ class _Entry(OpenFinding):
     def __init__(self) -> None:
         super().__init__()
         self.crossing = Crossing()
-        self.told: Statement | None = None
+        self.published: Statement | None = None
         self.outcomes: tuple[Evidence, ...] = ()
 
     def is_news(self, stated: Statement) -> bool:
         """Return whether a person would notice a change since the last statement."""
-        told = self.told
+        published = self.published
         if stated.is_back:
             return False
-        if told is None or told.severity != stated.severity or told.news != stated.news:
+        if published is None or published.severity != stated.severity or published.news != stated.news:
             return True
-        if told.at_s is None or stated.at_s is None:
-            return told.at_s is not stated.at_s
-        before_s, left_s = (max(0.0, it.at_s - it.time_s) for it in (told, stated) if it.at_s is not None)
+        if published.at_s is None or stated.at_s is None:
+            return published.at_s is not stated.at_s
+        before_s, left_s = (
+            max(0.0, it.at_s - it.time_s) for it in (published, stated) if it.at_s is not None
+        )
         return abs(left_s - before_s) > max(NEWS_S, NEWS_SHARE * before_s)
 
 
@@ -295,7 +297,7 @@ class FindingBook:
 
 
 def _state(entry: _Entry, finding: Finding, stated: Statement, now_s: float) -> tuple[Finding]:
-    entry.told = stated
+    entry.published = stated
     return entry.state(
         restate(
             finding,
@@ -325,7 +327,7 @@ class JobWatch:
 
     @property
     def open(self) -> list[Finding]:
-        return [told for told, _ in self.grown.values() if told.id in self.told]
+        return [it for it, _ in self.grown.values() if it.id in self.told]
 
     def observe(self, sample: Sample, ranks: Mapping[RankKey, ClusterRank]) -> Iterator[Finding]:
         """Observe the job's part of a merged sample; yield findings that opened, changed or closed."""
@@ -344,8 +346,8 @@ class JobWatch:
                 self.told.discard(told.id)
 
     def end(self, time_s: float) -> Iterator[Finding]:
-        for told in self.open:
-            yield close_finding(told, time_s, "its job has ended")
+        for finding in self.open:
+            yield close_finding(finding, time_s, "its job has ended")
 
     def find_first(self, ranks: Mapping[RankKey, ClusterRank]) -> Diverging | None:
         """Return the rank that grew away first, among those that still do."""
@@ -394,7 +396,7 @@ def describe_job(
 
 
 def _measure_skew(sizes_bytes: Sequence[int]) -> float | None:
-    """Return the most over the mean; None of fewer than two, or of nothing."""
+    """Return the most over the mean; None for fewer than two, or if all are 0."""
     total = sum(sizes_bytes)
     return max(sizes_bytes) * len(sizes_bytes) / total if len(sizes_bytes) > 1 and total else None
 

@@ -181,8 +181,8 @@ class Member:
         if self._back.is_due:
             self._back = Crossing()
             return self._growth.close(now.time_s, "it is back among its peers")
-        is_graver = SEVERITIES.index(_judge_growth(now)) > SEVERITIES.index(finding.severity)
-        if grown >= 2 * ((_ABOVE.read_count(finding) or 0) - before) or is_graver:
+        is_more_severe = SEVERITIES.index(_judge_growth(now)) > SEVERITIES.index(finding.severity)
+        if grown >= 2 * ((_ABOVE.read_count(finding) or 0) - before) or is_more_severe:
             was_first = " first:" in finding.title
             return self._growth.state(_state_growth(finding, now, before, is_first=was_first))
         return ()
@@ -273,7 +273,7 @@ class Told(NamedTuple):
     subject: Subject
     # Its rank in the world.
     number: int
-    # None in a sample in which none of its steps ended.
+    # None in a sample in which no step of it ended.
     floor_bytes: int | None
     peak_bytes: int | None
 

@@ -54,7 +54,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
 def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
     hub = snapshot.hub
-    told_name = None if snapshot.sample is None else snapshot.sample.node
+    reported_name = None if snapshot.sample is None else snapshot.sample.node
     return NodeSummary(
         node=node,
         device_count=len(devices),
@@ -66,7 +66,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
         rss_bytes=None if hub is None else hub.rss_bytes,
         viewers=None if hub is None else hub.viewers,
         notes=(*filter(None, (node.mismatch,)), *(() if hub is None else hub.notes)),
-        own_name=None if told_name == node.name else told_name,
+        own_name=None if reported_name == node.name else reported_name,
     )
 
 
@@ -410,8 +410,8 @@ def _has_times(device: FleetDevice) -> bool:
 
 def _is_alike(before: Snapshot, now: Snapshot) -> bool:
     """Return whether there is no new finding or assessment."""
-    is_told = before.findings is now.findings and before.assessments is now.assessments
-    return is_told and before.connection == now.connection and before.node == now.node
+    is_same = before.findings is now.findings and before.assessments is now.assessments
+    return is_same and before.connection == now.connection and before.node == now.node
 
 
 def _describe(snapshot: Snapshot) -> Description:

@@ -212,7 +212,7 @@ def _name_group(device: FleetDevice, grouping: Grouping) -> str:
     return _NOTHING.format(grouping) if number is None else f"{grouping} {number}"
 
 
-# Groups by names, of which a device may have several.
+# Groups by names; a device may have several.
 _NAMED: dict[Grouping, Callable[[FleetDevice], tuple[str, ...]]] = {
     "job": lambda it: it.all_jobs,
     "pod": lambda it: it.pods,

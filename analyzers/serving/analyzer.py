@@ -247,14 +247,14 @@ class _PoolTrack(OpenFinding):
         used = engine.used_share or 0.0
         severity: Severity = "medium"
         if forecast is None:
-            told = count(max(1, round(per_minute)), "sequence")
+            rate = count(max(1, round(per_minute)), "sequence")
             # The count is of a minute, the use of now.
             full = (
                 f"is full ({100 * used:.0f} %)"
                 if used >= ROOM_SHARE
                 else f"was full, {100 * used:.0f} % is in use now"
             )
-            title = f"{name} preempts {told} a minute: its KV pool {full}"
+            title = f"{name} preempts {rate} a minute: its KV pool {full}"
             if per_minute >= SEVERE_PREEMPTIONS * max(1, engine.running or 0):
                 severity = "high"
         else:
@@ -278,10 +278,10 @@ class _PoolTrack(OpenFinding):
         was_forecast = _WINDOW.read(finding) is not None
         if forecast is None:
             return was_forecast or is_visible(_PREEMPTIONS.read_number(finding), per_minute, _NEWS_SHARE)
-        told_s = _TIME_LEFT.read_number(finding)
-        if not was_forecast or forecast.in_s is None or told_s is None:
-            return not was_forecast or (told_s is None and forecast.in_s is not None)
-        return is_visible(max(1.0, told_s - (time_s - finding.updated_s)), forecast.in_s, _NEWS_SHARE)
+        stated_s = _TIME_LEFT.read_number(finding)
+        if not was_forecast or forecast.in_s is None or stated_s is None:
+            return not was_forecast or (stated_s is None and forecast.in_s is not None)
+        return is_visible(max(1.0, stated_s - (time_s - finding.updated_s)), forecast.in_s, _NEWS_SHARE)
 
     def _list_evidence(
         self, server: ServerSample, engine: EngineReading, forecast: PoolForecast | None, per_minute: float
@@ -374,13 +374,13 @@ class _RefusalTrack(OpenFinding):
         server = moment.server
         opened = finding or _begin(REJECTION, moment, engine.name, moment.place)
         waiting = "" if engine.waiting is None else f" with {engine.waiting:,} waiting"
-        told = count(max(1, round(per_minute)), "request")
+        rate = count(max(1, round(per_minute)), "request")
         return self.state(
             restate(
                 opened,
                 moment.time_s,
                 severity="high",
-                title=f"{name_server(server)} refuses {told} a minute{waiting}",
+                title=f"{name_server(server)} refuses {rate} a minute{waiting}",
                 evidence=(
                     _SERVER(server.name),
                     _ENGINE(engine.name),
@@ -473,8 +473,8 @@ class _BeyondTrack(OpenFinding):
         if not self._over.is_active or self.is_settled(moment.time_s):
             return ()
         finding = self.finding
-        told = None if finding is None else _HELD.read_count(finding)
-        if told is not None and held - told < 0.01 * total:
+        held_before = None if finding is None else _HELD.read_count(finding)
+        if held_before is not None and held - held_before < 0.01 * total:
             return ()
         opened = finding or _begin(BEYOND, moment, place.uuid, device)
         over = held - planned
