@@ -167,8 +167,8 @@ _GROUP = 0.81
 """Heights of a bar and of a device's bars, where the next device is 1 further down."""
 _MOST_LABELS = 32
 """Devices past this many have every so many named."""
-_MOST_TOLD = 16
-"""Devices past this many have no figure at the end of their bars."""
+_MOST_VALUES = 16
+"""Devices past this many have no value at the end of their bars."""
 _PEAKS_ROW_IN = 0.5
 _PEAKS_FRAME_IN = 1.1
 _LEAST_HEIGHT_IN = 2.0
@@ -232,7 +232,7 @@ def _draw_bars(axes: "Axes", peaks: Peaks, name: str, number: int, scale: float)
         label=name,
         zorder=2,
     )
-    if len(peaks.devices) <= _MOST_TOLD:
+    if len(peaks.devices) <= _MOST_VALUES:
         axes.bar_label(bars, fmt="{:,.1f}", padding=2, fontsize=6, zorder=4)
 
 

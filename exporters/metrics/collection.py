@@ -534,7 +534,7 @@ TIMES = (
 """Counted from the sample they are based on; published as seconds from now."""
 
 
-# How used memory goes on devices without a probe: never an error that is foretold.
+# How used memory goes on devices without a probe: never a forecast of an error.
 
 TREND_WORDS = get_args(TrendWord)
 TREND_NAME = "vramscope_device_trend"

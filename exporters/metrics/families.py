@@ -42,7 +42,7 @@ def label_text(value: object) -> str:
 STALE_INTERVALS = 3.0
 LEAST_STALE_S = 5.0
 """A sample that is older than this, and than a few intervals, says nothing of the present."""
-TOLD_STATES = ("ok", "unsupported", "lost", "stale")
+EXPORTED_STATES = ("ok", "unsupported", "lost", "stale")
 """States of devices that are exported; a modelled card whose job has ended is gone."""
 
 
@@ -69,7 +69,7 @@ class Picture(NamedTuple):
     @property
     def devices(self) -> tuple[DeviceSample, ...]:
         found = () if self.sample is None else self.sample.devices
-        return tuple(device for device in found if device.state in TOLD_STATES)
+        return tuple(device for device in found if device.state in EXPORTED_STATES)
 
     @property
     def ranks(self) -> tuple[RankSample, ...]:
@@ -136,13 +136,13 @@ def make_rows(
     name: str, kind: MetricKind, unit: str, text: str, labels: tuple[str, ...], rows: Iterable[Row]
 ) -> Iterator[Metric]:
     """Yield one family, if it has a series."""
-    told = tuple(
+    known = tuple(
         (values, float(value))
         for values, value in rows
         if value is not None and math.isfinite(value) and (kind != "counter" or value >= 0)
     )
-    if told:
-        yield Metric(name, kind, unit, text, labels, told)
+    if known:
+        yield Metric(name, kind, unit, text, labels, known)
 
 
 def make_info(

@@ -169,7 +169,7 @@ def describe_wait(rank: RankSample, waited_s: float) -> str:
 
 
 def has_step(memory: ModuleMemory) -> bool:
-    """Tell whether a profile has followed a step to its end."""
+    """Return whether a profile has followed a step to its end."""
     return any(moment.tag.startswith("step ") for moment in memory.moments)
 
 
@@ -245,14 +245,14 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
     most = max(parts, key=lambda kind: abs(kind.difference_bytes or 0), default=None)
     if most is None:
         return f"No difference: {sizes}, {basis}"
-    told = f"{sizes}, {basis}; most of {most.name}, {say_signed(most.difference_bytes or 0)}"
-    return f"{say_signed(difference) if difference else 'No change in total'}: {told}"
+    detail = f"{sizes}, {basis}; most of {most.name}, {say_signed(most.difference_bytes or 0)}"
+    return f"{say_signed(difference) if difference else 'No change in total'}: {detail}"
 
 
 def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, second: ModuleMemory) -> str:
     """Return the line under the title of a figure: the same sentence, after a label for a modelled device."""
-    told = say_difference(tree, basis)
-    return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told
+    sentence = say_difference(tree, basis)
+    return f"simulated device; {sentence}" if first.is_simulated or second.is_simulated else sentence
 
 
 def write_difference_table(tree: ComparedNode, basis: Basis) -> str:
@@ -285,9 +285,9 @@ def _describe_difference(
     largest = list_rows(tree, depth)
     if largest:
         yield ""
-        told = [_make_row(name_row(row), row.node) for row in largest[:MOST_ROWS]]
+        compared = [_make_row(name_row(row), row.node) for row in largest[:MOST_ROWS]]
         head = ["largest differences", "first", "second", "difference", ""]
-        yield from format_rows([head, *told], "lrrrr", width)
+        yield from format_rows([head, *compared], "lrrrr", width)
     if len(largest) > MOST_ROWS:
         rest = sum(row.node.difference_bytes or 0 for row in largest[MOST_ROWS:])
         yield f"  and {len(largest) - MOST_ROWS:,} more: {say_signed(rest)}"
@@ -312,9 +312,9 @@ def _make_row(name: str, node: ComparedNode) -> list[str]:
 
 
 def _say_unmatched(which: str, rows: Sequence[ComparedRow]) -> str:
-    told = ", ".join(name_row(row) for row in rows[:MOST_UNMATCHED])
+    names = ", ".join(name_row(row) for row in rows[:MOST_UNMATCHED])
     more = f" and {len(rows) - MOST_UNMATCHED:,} more" if len(rows) > MOST_UNMATCHED else ""
-    return f"only in the {which}: {told}{more}"
+    return f"only in the {which}: {names}{more}"
 
 
 def _describe_profile(profile: NamedProfile) -> ComparedProfile:

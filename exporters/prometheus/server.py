@@ -41,7 +41,7 @@ HTML = "text/html; charset=utf-8"
 PLAIN = "text/plain; charset=utf-8"
 
 CHALLENGE = 'Basic realm="vramscope"'
-"""Tells a peer without a password to give one."""
+"""Asks a peer without a password for one."""
 
 Render = Callable[[str], tuple[bytes, str]]
 """Returns the text and its type for what a peer says it accepts."""
@@ -268,8 +268,8 @@ class MetricsServer:
             self._answer(peer, HTTPStatus.SERVICE_UNAVAILABLE, b"too many passwords to check\n", PLAIN)
 
     def _check_passwords(self) -> None:
-        while (told := self._unchecked.get()) is not None:
-            peer, request, authorization = told
+        while (waiting := self._unchecked.get()) is not None:
+            peer, request, authorization = waiting
             page, _, accept = request.partition("\n")
             is_right = self._passwords is not None and self._passwords.allow(authorization)
             self._checked.put((peer, page, accept, is_right))

@@ -177,11 +177,11 @@ class _Spool:
 
 
 def _write_families(spool: _Spool, stream: BinaryIO) -> None:
-    told = -1
+    current = -1
     for key in spool.list_series():
-        if key[0] != told:
-            told = key[0]
-            family = FAMILIES[told]
+        if key[0] != current:
+            current = key[0]
+            family = FAMILIES[current]
             unit = f"# UNIT {family.name} {family.unit}\n" if family.unit else ""
             head = f"# TYPE {family.name} {family.kind}\n{unit}# HELP {family.name} {family.help}\n"
             stream.write(head.encode())

@@ -258,18 +258,18 @@ def _to_values(row: DeviceRow) -> Values:
 
 def read_statuses(recording: Recording, samples: Iterable[Sample]) -> Iterator[NodeStatus]:
     """Yield the status object of each sample, with the findings that stood then."""
-    told = _Following(recording.told() if len(recording.nodes) == 1 else iter(()))
+    state = _Following(recording.told() if len(recording.nodes) == 1 else iter(()))
     for sample in samples:
-        findings, assessments = told.at(sample.time_s)
+        findings, assessments = state.at(sample.time_s)
         yield describe_sample(sample, findings, assessments=assessments)
 
 
 class _Following:
     """The state at a time, from the updates until then."""
 
-    def __init__(self, told: Iterator[Told]) -> None:
-        self._told = told
-        self._next = next(told, None)
+    def __init__(self, updates: Iterator[Told]) -> None:
+        self._updates = updates
+        self._next = next(updates, None)
         self._findings: dict[str, Finding] = {}
         self._assessments: tuple[Assessment, ...] = ()
 
@@ -280,5 +280,5 @@ class _Following:
             self._findings.update((finding.id, finding) for finding in self._next.findings)
             if self._next.assessments is not None:
                 self._assessments = self._next.assessments
-            self._next = next(self._told, None)
+            self._next = next(self._updates, None)
         return order_findings(self._findings.values()), self._assessments

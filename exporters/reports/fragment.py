@@ -34,7 +34,7 @@ METHOD = (
     "fragmentation. The trend names its measure; it is the robust slope of that measure and its shift from "
     "the first third to the last, relative to its range. Frequencies come from the allocator's counters."
 )
-NOT_TOLD = "no allocator data of this device: start the job with `vramscope run`, or give a file that has it"
+NO_DATA = "no allocator data of this device: start the job with `vramscope run`, or give a file that has it"
 NOT_HELD = "reserved memory is unknown, and without it fragmentation cannot be measured"
 NOT_SPLIT = (
     "neither a segment map nor inactive split bytes are known, so stranded and cached bytes cannot be "
@@ -239,7 +239,7 @@ def _measure(device: DeviceLog, reading: FragmentationReading | None) -> Fragmen
 def _explain_absence(device: DeviceLog, reading: FragmentationReading | None) -> str:
     if reading is not None and reading.measure is not None:
         return NOT_SPLIT
-    return NOT_HELD if device.memory_source == "allocator" else NOT_TOLD
+    return NOT_HELD if device.memory_source == "allocator" else NO_DATA
 
 
 def _describe_trend(device: DeviceLog, trend: FragmentationTrend | None) -> FragmentTrend | Nothing:

@@ -218,8 +218,8 @@ def build_leak(
     leaks = list_leaks(log)
     tracking = tracking or Tracking()
     events = [_describe_event(it, log, rule, tracking) for it in leaks]
-    told = describe_findings(log, provenance, KINDS["leak"])
-    findings = tuple(_add_sources(it, tracking) for it in told)
+    described = describe_findings(log, provenance, KINDS["leak"])
+    findings = tuple(_add_sources(it, tracking) for it in described)
     return LeakReport(
         timestamp=stamp_now(),
         monitoring_summary=summarize_leaks(log, rule),

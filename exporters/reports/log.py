@@ -333,12 +333,12 @@ class RunLog:
         """Take what analyzers concluded."""
         for finding in findings:
             known = self.findings.get(finding.id)
-            gravest = (
+            highest = (
                 finding.severity
                 if known is None
                 else max(known.gravest, finding.severity, key=SEVERITIES.index)
             )
-            self.findings[finding.id] = FindingTrail(finding, gravest)
+            self.findings[finding.id] = FindingTrail(finding, highest)
             self._findings_by_device.setdefault(finding.device_uuid, {})[finding.id] = None
         for assessment in assessments:
             self.assessments[assessment.device_uuid, assessment.pid] = assessment

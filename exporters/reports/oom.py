@@ -88,12 +88,12 @@ def judge_usage(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Thres
         return ThresholdRisk("unknown", None, growth, None)
     to_full_s = find_time_to_full(log, device, rate)
     level, base = _judge(
-        usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
+        usage, growth if _is_meaningful(device, thresholds.window) else None, to_full_s, thresholds
     )
     return ThresholdRisk(level, base * min(1.0, device.count / SURE_SNAPSHOTS), growth, to_full_s)
 
 
-def _is_telling(device: DeviceLog, window: int) -> bool:
+def _is_meaningful(device: DeviceLog, window: int) -> bool:
     """Return whether growth is more than what every step allocates and frees again.
 
     Live bytes rise and fall within each step; what the device or the allocator holds does not.
@@ -438,8 +438,8 @@ def _recommend(risks: list[DeviceRisk], findings: tuple[ReportFinding, ...]) -> 
     ordered = sorted(
         (it for it in findings if it.closed_s is None), key=lambda it: -LEVELS.index(it.severity)
     )
-    graver = sorted(
+    at_risk = sorted(
         (it for it in risks if it.level not in ("low", "unknown")), key=lambda it: -LEVELS.index(it.level)
     )
-    said = [*(it.advice for it in ordered if it.advice), *(it.recommendation for it in graver)]
+    said = [*(it.advice for it in ordered if it.advice), *(it.recommendation for it in at_risk)]
     return list(dict.fromkeys(said))

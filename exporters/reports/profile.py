@@ -82,7 +82,7 @@ class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
     device_id: int | None
     """As in `devices`; of a program that reports about itself as torch numbers devices."""
     pid: int | None = None
-    """None of a program that reports about itself."""
+    """None for a program that reports about itself."""
     rank: int | None = None
     calls: int
     before_allocated: int | None

@@ -187,8 +187,8 @@ def describe_laws(drawn: Sequence[LengthSeries], look: LengthLook) -> list[str]:
         if series.is_measured:
             named.setdefault(_describe_law(series), []).append(series.privacy)
     most = _MOST_LETTERS[look.style]
-    told = (f"{', '.join(modes)}: {law}" if len(drawn) > 1 else law for law, modes in named.items())
-    return [line for each in told for line in _wrap(each, most)]
+    laws = (f"{', '.join(modes)}: {law}" if len(drawn) > 1 else law for law, modes in named.items())
+    return [line for each in laws for line in _wrap(each, most)]
 
 
 def write_laws(axes: "Axes", lines: Sequence[str], look: LengthLook) -> "Annotation":

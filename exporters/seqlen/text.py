@@ -303,12 +303,12 @@ def _list_cells(search: FitSearch) -> list[str]:
 def _describe_edge(search: FitSearch) -> str:
     """Return why the next size did not fit, and why the answer is not certain where it is not."""
     refused = search.refused
-    told = [] if refused is None else [f"{refused.size:,}: {_describe_outcome(refused)}"]
+    reasons = [] if refused is None else [f"{refused.size:,}: {_describe_outcome(refused)}"]
     if search.refusal is not None:
-        told.append(f"undecided: {make_printable(search.refusal)}")
+        reasons.append(f"undecided: {make_printable(search.refusal)}")
     elif search.largest is not None and search.largest.size == search.limit:
-        told.append(f"sizes above {search.limit:,} were not tried")
-    return f"{search.privacy}, {'; '.join(told)}" if told else ""
+        reasons.append(f"sizes above {search.limit:,} were not tried")
+    return f"{search.privacy}, {'; '.join(reasons)}" if reasons else ""
 
 
 def _describe_outcome(trial: FitTrial) -> str:

@@ -156,10 +156,10 @@ def _word_state(state: GuardState) -> Iterator[str]:
         f"bottleneck nodes: {', '.join(state.bottleneck_nodes) or 'none'}"
     )
     if state.nodes_left_out or state.devices_left_out:
-        told = [count(state.nodes_left_out, "node")] if state.nodes_left_out else []
+        left_out = [count(state.nodes_left_out, "node")] if state.nodes_left_out else []
         if state.devices_left_out:
-            told.append(f"{count(state.devices_left_out, 'device')} of followed nodes")
-        yield f"not followed: {' and '.join(told)}"
+            left_out.append(f"{count(state.devices_left_out, 'device')} of followed nodes")
+        yield f"not followed: {' and '.join(left_out)}"
     for job in state.jobs:
         yield (
             f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks report on "

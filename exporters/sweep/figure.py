@@ -60,10 +60,10 @@ def settle(page: FigurePage) -> None:
     for axes in page.axes:
         for artist in axes.collections:
             artist.set_in_layout(False)  # the content of cells needs no room, but takes time to measure
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         page.draw_without_rendering()
-    if any("constrained_layout not applied" in str(it.message) for it in told):
+    if any("constrained_layout not applied" in str(it.message) for it in warned):
         width_in, height_in = page.get_size_inches()
         raise UsageError(
             f"a figure of {width_in:g} x {height_in:g} in has no room for cells next to its labels; "
@@ -439,7 +439,7 @@ def name_panels(sweeps: Sequence[IndexedSweep]) -> list[str]:
         for sweep, label in zip(sweeps, labels, strict=True)
     )
     simulated = (" (simulated)" if sweep.grid.is_simulated else "" for sweep in sweeps)
-    return [f"{name}{told}" for name, told in zip(named, simulated, strict=True)]
+    return [f"{name}{mark}" for name, mark in zip(named, simulated, strict=True)]
 
 
 def _label(sweep: IndexedSweep) -> str:

@@ -250,8 +250,8 @@ def write_multiples(
     if file is not None:
         save_figure(page, file)
         return (file,)
-    told = (f"{sweep.name}\n{describe_figure(sweep.grid, sweep.findings)}" for sweep in sweeps)
-    return _write(page, {TEXT_ENDING: "\n".join(told).encode()}, base)
+    texts = (f"{sweep.name}\n{describe_figure(sweep.grid, sweep.findings)}" for sweep in sweeps)
+    return _write(page, {TEXT_ENDING: "\n".join(texts).encode()}, base)
 
 
 def _write(page: FigurePage, others: Mapping[str, bytes], base: Path) -> tuple[Path, ...]:

@@ -142,18 +142,18 @@ def encode_csv(grid: SweepGrid) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for cell in grid.cells:
-        told = report_cell(cell)
+        row = report_cell(cell)
         writer.writerow(
             (
-                *(told.tp, told.pp, told.dp, told.state),
-                *(told.actual_gb, told.theory_gb, told.error_percent, str(told.mispredicted).lower()),
+                *(row.tp, row.pp, row.dp, row.state),
+                *(row.actual_gb, row.theory_gb, row.error_percent, str(row.mispredicted).lower()),
                 *(
                     _to_gib(cell.static_bytes),
                     cell.tflops_per_gpu,
                     cell.iteration_s,
                     cell.cause and make_csv_cell(cell.cause),
                 ),
-                *(told.iteration, None if told.simulated is None else str(told.simulated).lower()),
+                *(row.iteration, None if row.simulated is None else str(row.simulated).lower()),
             )
         )
     return text.getvalue().encode()

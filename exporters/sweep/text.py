@@ -78,8 +78,8 @@ def name_sweep(grid: SweepGrid) -> str:
         None if grid.model is None else f"model {grid.model}",
         None if grid.world_size is None else f"{grid.world_size:,} GPUs",
     )
-    told = ", ".join(part for part in parts if part is not None)
-    return f" ({told})" if told else ""
+    facts = ", ".join(part for part in parts if part is not None)
+    return f" ({facts})" if facts else ""
 
 
 def _span(values: Sequence[int]) -> str:
@@ -138,16 +138,18 @@ def _describe_cell(cell: SweepCell, best: SweepCell | None) -> str:
 
 
 def _explain(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[str]:
-    told = []
+    legend = []
     if best is not None:
-        told.append("[ ] least memory, GiB")
+        legend.append("[ ] least memory, GiB")
     if any(cell.is_mispredicted for cell in drawn.cells.values()):
-        told.append(f"! ran, the theory predicted {grid.capacity_bytes / GIB:g} GiB or more")
+        legend.append(f"! ran, the theory predicted {grid.capacity_bytes / GIB:g} GiB or more")
     for cell in drawn.cells.values():
         if cell.kind_word is not None:
-            told.append(f"TP {cell.tp} PP {cell.pp}: the {cell.kind_word} run, which used more than its twin")
+            legend.append(
+                f"TP {cell.tp} PP {cell.pp}: the {cell.kind_word} run, which used more than its twin"
+            )
             break
-    return [f"  {'   '.join(told)}"] if told else []
+    return [f"  {'   '.join(legend)}"] if legend else []
 
 
 # An index of sweeps as a table: one line a sweep, and below it what each one says of itself.
@@ -219,11 +221,11 @@ def describe_errors(sweep: IndexedSweep) -> str:
 
 def describe_sweep(sweep: IndexedSweep, width: int = UNCUT) -> str:
     """Return what a sweep says in one sentence, how it was put together, and what was left out of it."""
-    told = sweep.reason
+    reason = sweep.reason
     if sweep.grid.is_simulated:
-        told += "; the names of the traces say that one GPU played each rank (simulated)"
+        reason += "; the names of the traces say that one GPU played each rank (simulated)"
     lines = wrap(f"{sweep.name}: {judge_sweep(sweep.grid).fit(UNCUT)}", width)
-    for note in (told, *describe_left_out([sweep])):
+    for note in (reason, *describe_left_out([sweep])):
         lines += wrap(note, width, INDENT)
     return "\n".join(lines)
 
