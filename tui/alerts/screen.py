@@ -43,16 +43,16 @@ class AlertHeading(OneLine):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._told: tuple[list[Piece], ...] = ([], [], [])
+        self._heading: tuple[list[Piece], ...] = ([], [], [])
 
     def show(self, every: Sequence[AlertRow], *, shown: int, order: AlertOrder, filter_text: str) -> None:
         """Show the counts of all alerts (`every`); `shown` is how many pass the filter."""
         counts = count_stages(every)
-        grave = [row.finding.severity for row in every if row.stage == "open"]
+        severities = [row.finding.severity for row in every if row.stage == "open"]
         marks = [
-            Piece(f"{self.glyphs.risk(level)} {grave.count(level)} {level}", level)
+            Piece(f"{self.glyphs.risk(level)} {severities.count(level)} {level}", level)
             for level in reversed(SEVERITIES)
-            if level in grave
+            if level in severities
         ]
         groups = [[Piece(f"{counts['open']} open", "strong")]]
         groups += [[mark] for mark in marks]
@@ -64,14 +64,14 @@ class AlertHeading(OneLine):
         direction = ", reversed" if order.is_inverted else ""
         sort = [Piece(f"by {order.column}{direction}", "muted", "screen.choose_sort")]
         found = [Piece(f"{shown} of {len(every)} match “{filter_text}”", "accent")] if filter_text else []
-        self._told = ([Piece("Alerts  ", "muted"), *join_pieces(groups, "  ")], sort, found)
+        self._heading = ([Piece("Alerts  ", "muted"), *join_pieces(groups, "  ")], sort, found)
         self._arrange()
 
     def on_resize(self) -> None:
         self._arrange()
 
     def _arrange(self) -> None:
-        counts, sort, found = self._told
+        counts, sort, found = self._heading
         sides = [
             (counts, [*found, Piece("  "), *sort] if found else sort),
             (counts, found),
@@ -104,10 +104,10 @@ def _describe(hook: HookStatus) -> list[Piece]:
     counts += [f"{hook.failed} failed"] if hook.failed else []
     counts += [f"{hook.dropped} dropped"] if hook.dropped else []
     counts += [f"{hook.waiting} waiting"] if hook.waiting else []
-    told = ", ".join(counts)
+    summary = ", ".join(counts)
     if hook.reason is not None:
-        return [Piece(hook.reason, "medium"), Piece(f" ({told})", "muted")]
-    return [Piece(f"{hook.name} {hook.target}: {told}", "medium" if hook.dropped else "muted")]
+        return [Piece(hook.reason, "medium"), Piece(f" ({summary})", "muted")]
+    return [Piece(f"{hook.name} {hook.target}: {summary}", "medium" if hook.dropped else "muted")]
 
 
 INDENT = "   "
@@ -231,9 +231,9 @@ class AlertDetail(LinePage):
         if not self._is_unfolded:
             return
         clock = self._content.clock
-        told = [(evidence.name, format_value(evidence, clock)) for evidence in finding.evidence]
-        names = min(MOST_NAME_CELLS, max((len(name) for name, _ in told), default=0), max(8, room // 2))
-        for name, value in sorted(told, key=lambda pair: pair[1] == "—"):
+        named = [(evidence.name, format_value(evidence, clock)) for evidence in finding.evidence]
+        names = min(MOST_NAME_CELLS, max((len(name) for name, _ in named), default=0), max(8, room // 2))
+        for name, value in sorted(named, key=lambda pair: pair[1] == "—"):
             for number, text in enumerate(wrap_words(value, room - names - 2)):
                 head = name if number == 0 else ""
                 yield [Span(INDENT), Span(f"{head:<{names}}  ", "muted"), Span(text, "text")]

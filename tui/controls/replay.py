@@ -176,7 +176,7 @@ class ReplayControl:
                 app.switch_node(word.node)
 
     def explain_nodes(self) -> None:
-        """Tell the user once how to get from node to node."""
+        """Explain once how to get from node to node."""
         place = self._app.known.place
         if place is not None and not self._has_explained_nodes:
             self._has_explained_nodes = True

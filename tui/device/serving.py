@@ -72,8 +72,8 @@ def _list_facts(server: ServerSample, place: ServerDevice) -> Iterator[Line]:
     if plan is not None:
         source = "its log" if server.plan_source == "log" else "its metrics"
         sizes = (("weights", plan.weights_bytes), ("KV", plan.cache_bytes), ("graphs", plan.graphs_bytes))
-        told = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes if size is not None)
-        yield [Span(f"plan of {source} ", "muted"), Span(told)]
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes if size is not None)
+        yield [Span(f"plan of {source} ", "muted"), Span(parts)]
         engine = find_engine(server, place)
         if plan.cache_bytes and engine is not None and engine.pool_tokens:
             yield [Span("a token ", "muted"), Span(format_bytes(plan.cache_bytes // engine.pool_tokens))]

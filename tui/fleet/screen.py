@@ -65,7 +65,7 @@ class LostLines(MarkingWidget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._told: tuple[Sequence[FleetNode], float] = ((), 0.0)
+        self._lost: tuple[Sequence[FleetNode], float] = ((), 0.0)
         self._rows: list[str] = []
 
     @property
@@ -74,7 +74,7 @@ class LostLines(MarkingWidget):
 
     def show(self, lost: Sequence[FleetNode], waited_s: float) -> None:
         """Show these nodes, in order; `waited_s` is the seconds since their silence was last updated."""
-        self._told = (lost, waited_s)
+        self._lost = (lost, waited_s)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -97,7 +97,7 @@ class LostLines(MarkingWidget):
             return
         height = self.screen.size.height
         most = next((rows for least, rows in ROWS_FROM if height >= least), 1)
-        rows = word_lost(*self._told, self.size.width - len(self._head), most)
+        rows = word_lost(*self._lost, self.size.width - len(self._head), most)
         if rows == self._rows:
             return
         if len(rows) != len(self._rows):
@@ -160,7 +160,7 @@ def _describe_risk(device: FleetDevice) -> str:
         trend = device.device_trend
         if trend is not None:
             forms = word_trend(trend, trend.time_s)
-            # Without how long; what it does not foretell is said behind the numbers.
+            # Without how long; what it does not forecast is said behind the numbers.
             return next(it for it in forms[1:] or forms if NO_FORECAST not in it)
         return "" if device.lacks_probe else device.reason
     reason = drop_name(device.reason, device.name)
@@ -364,14 +364,14 @@ class FleetScreen(ThriftyScreen[None]):
         if self._is_paused:
             self._title.set_pieces([Piece("paused", "medium"), Piece("  space resumes", "muted")])
         else:
-            told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self.glyphs)
-            self._title.set_pieces(*told)
+            title = describe_fleet(picture.census, wanted, picture.coverage, self._view, self.glyphs)
+            self._title.set_pieces(*title)
 
     def _describe_lost(self, room: int) -> dict[str, str]:
         waited_s = self._waited_s
-        told = {node.name: describe_silence(node, waited_s, room) for node in self._fleet.lost()}
-        empty = (name for name, its in self._picture.nodes.items() if not its and name not in told)
-        return told | {name: self._describe_empty(name) for name in empty}
+        silences = {node.name: describe_silence(node, waited_s, room) for node in self._fleet.lost()}
+        empty = (name for name, its in self._picture.nodes.items() if not its and name not in silences)
+        return silences | {name: self._describe_empty(name) for name in empty}
 
     def _describe_empty(self, name: str) -> str:
         node = self._fleet.node(name)

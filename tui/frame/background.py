@@ -53,7 +53,7 @@ def run_in_background(
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(take, call, context=context)
 
-    threading.Thread(target=run, name="beside-screen", daemon=True).start()
+    threading.Thread(target=run, name="background-work", daemon=True).start()
 
 
 def _bind(take: Callable[[ResultT], object], value: ResultT) -> Callable[[], object]:

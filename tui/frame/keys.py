@@ -433,7 +433,7 @@ SWEEP = [
     key("t", "show_mode('theory')", "sweep-theory", "theory", "Switch between the theory's prediction and measured memory.", "t"),
     key("tab", "step_sweep(1)", "sweep-next", "next sweep", "Show the next sweep; side by side, replace the second one.", "Tab", first=True),
     key("shift+tab", "step_sweep(-1)", "sweep-before", "previous sweep", "Show the previous sweep.", first=True),
-    key("b", "beside", "sweep-beside", "compare", "Show a second sweep next to this one: the same cell is marked in both.", "b"),
+    key("b", "compare", "sweep-beside", "compare", "Show a second sweep next to this one: the same cell is marked in both.", "b"),
     key("d", "show_mode('difference')", "sweep-difference", "difference", "Side by side: show the second minus the first.", "d"),
     key("i", "report", "sweep-report", "report", "Show the full report of the sweep.", "i"),
     key("E", "export_figure", "sweep-export", "export", "Write the figure (PDF, SVG, PNG), all layouts (CSV) and a text to this folder.", "E"),

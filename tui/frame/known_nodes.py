@@ -18,7 +18,7 @@ class NodePlace(NamedTuple):
     number: int
     total: int
     # A node with a more severe finding than the shown one.
-    graver: str | None = None
+    more_severe: str | None = None
     # Severity of that finding.
     severity: Severity = "low"
     # Nodes without live values; 0 in a replay.
@@ -63,14 +63,14 @@ class KnownNodes:
         names = self.names
         if len(names) < 2:
             return None
-        graver = None
+        more_severe = None
         rank = max(_gravity(self._newest[self.shown]), _NOT_NAMED)
         for name in names:
             if (other := _gravity(self._newest[name])) > rank:
-                graver = name
+                more_severe = name
                 rank = other
-        severity = SEVERITIES[rank] if graver is not None else "low"
-        return NodePlace(names.index(self.shown) + 1, len(names), graver, severity, self._count_lost())
+        severity = SEVERITIES[rank] if more_severe is not None else "low"
+        return NodePlace(names.index(self.shown) + 1, len(names), more_severe, severity, self._count_lost())
 
     def _count_lost(self) -> int:
         if self._replay is not None:

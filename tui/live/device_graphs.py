@@ -14,7 +14,7 @@ from ..draw.glyphs import Glyphs
 from ..draw.graphs import Layers, Levels, dots_of, draw_history, draw_layers, history_levels
 from ..draw.numbers import moment_text, span_text
 from ..draw.spans import Line, Role, Span
-from ..widgets.device_view import DeviceView, SharedWidths, is_told_by_allocator, read_levels
+from ..widgets.device_view import DeviceView, SharedWidths, has_only_allocator, read_levels
 from .device_lines import add_scale, scale_width
 
 # What a graph shows.
@@ -261,7 +261,7 @@ class _Reader(NamedTuple):
         end_s = (fit.first + end + 0.5) * fit.bucket_s
         uuid = self.view.device.uuid
         if self.chart == "memory":
-            has_allocator = is_told_by_allocator(self.view.device, self.view.ranks)
+            has_allocator = has_only_allocator(self.view.device, self.view.ranks)
             low, high = read_levels(
                 self.history, uuid, end_s, fit.bucket_s, count, has_allocator=has_allocator
             )

@@ -335,7 +335,7 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
     taken = line_width(metrics) + 1 if metrics else 0
     if room - taken < line_width(start) + widths.short_rank + 4 + RISK_WIDTH:
         metrics = []
-        taken = 0  # the risk tells more
+        taken = 0  # the risk says more
     special = fields.kind_and_rank(view, widths, is_long=room - taken >= 60)
     free = room - taken - line_width(start) - line_width(special) - 2
     name_width = min(widths.name, max(0, free - RISK_WIDTH))
@@ -343,8 +343,8 @@ def _compact_identity(view: DeviceView, widths: SharedWidths, room: int, rows: i
     left = [*start, *named, *special, Span("  ")]
     left += fields.risk_or_state(view, glyphs, is_long=not is_tight, room=room - taken - line_width(left))
     if is_tight and view.comparison is not None:
-        told = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
-        left += [fields.GAP, *told] if told else []
+        comparison = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
+        left += [fields.GAP, *comparison] if comparison else []
     return [*fit_line(left, room - taken), Span(" "), *metrics] if metrics else left
 
 

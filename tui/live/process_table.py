@@ -408,7 +408,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     @property
     def has_nvidia(self) -> bool:
-        """Whether a row is of a GPU by NVIDIA, or there is no row that says of which."""
+        """Whether a row is of a GPU by NVIDIA, or there are no rows."""
         return not self._all_rows or any(find_tools(row.device) is NVIDIA for row in self._all_rows)
 
     @property

@@ -94,10 +94,10 @@ class AlertLine(OneLine):
 
         `notes` are those without a line of their own.
         """
-        told = [finding for finding in findings if state.mute_of(finding) is None]
+        unmuted = [finding for finding in findings if state.mute_of(finding) is None]
         groups = [
             _describe(finding, clock, self.glyphs, is_acknowledged=state.is_acknowledged(finding))
-            for finding in told
+            for finding in unmuted
         ]
         muted = count_muted(findings, state)
         alerts = join_pieces(groups, SEPARATOR) if groups else [Piece("none", "muted")]

@@ -255,8 +255,8 @@ class BreakdownScreen(FileScreen[Sequence[Profiled]]):
                 [Piece(describe_path(block, self._tree), "strong")],
                 [Piece(left_out, "muted")] if left_out else [],
             )
-            told = [describe_sizes(block, self._tree), describe_other(block)]
-            self._figures.set_pieces(join_pieces([[Piece(text)] for text in told if text]))
+            texts = [describe_sizes(block, self._tree), describe_other(block)]
+            self._figures.set_pieces(join_pieces([[Piece(text)] for text in texts if text]))
             self._cause.set_pieces([Piece(describe_cause(block, self._tree, self._breakdown), "muted")])
         self._table.show(None if block is None else block.node, self.basis)
 

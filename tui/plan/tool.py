@@ -73,13 +73,13 @@ class PlanTool(PromptTool["Planned"]):
         app = self._app
         if app.fleet is None or not self._is_across_nodes:
             return self._seen.tell()
-        told = app.fleet.cluster.picture.measured
-        if told.since_s is None:
-            return told
+        measured = app.fleet.cluster.picture.measured
+        if measured.since_s is None:
+            return measured
         from msgspec.structs import replace
 
-        ago_s = app.clock.monotonic_s() - told.since_s
-        return replace(told, since_s=app.clock.wall_s() - ago_s)
+        ago_s = app.clock.monotonic_s() - measured.since_s
+        return replace(measured, since_s=app.clock.wall_s() - ago_s)
 
     @property
     def _is_across_nodes(self) -> bool:

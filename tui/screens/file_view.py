@@ -144,7 +144,7 @@ class FileView(Generic[ScreenT, FoundT]):
     def _read_and_show(self) -> None:
         try:
             found = self._read()
-        except Exception as error:  # noqa: BLE001 - told by whoever runs the application
+        except Exception as error:  # noqa: BLE001 - reported by whoever runs the application
             self.refusal = None if isinstance(error, InterruptedError) else error
             self.hand_over(self.app.exit)
         else:

@@ -84,8 +84,8 @@ def _start(screen: Screen[None], write: Callable[[Path], Sequence[Path]]) -> Non
 
     def notify_written(paths: Sequence[Path]) -> None:
         endings = ", ".join(path.name.removeprefix(base.name) for path in paths)
-        told = f"Wrote {base.name} ({endings}) to {show_path(folder)}"
-        screen.notify(told, timeout=NOTE_S)
+        message = f"Wrote {base.name} ({endings}) to {show_path(folder)}"
+        screen.notify(message, timeout=NOTE_S)
 
     def refuse(error: VramscopeError) -> None:
         screen.notify(f"Not exported: {error}", severity="error", timeout=NOTE_S)
@@ -167,15 +167,15 @@ class SweepGridView(MarkingWidget, can_focus=True):
         window = self._fit()
         if shown is None or window is None:
             return ""
-        told = []
+        ranges = []
         for name, values, start, size in (
             ("TP", shown.rows, window.top, window.down),
             ("PP", shown.columns, window.left, window.across),
         ):
             if size < len(values):
                 last = values[min(start + size, len(values)) - 1]
-                told.append(f"{name} {values[start]}–{last} of {values[-1]}")
-        return ", ".join(told)
+                ranges.append(f"{name} {values[start]}–{last} of {values[-1]}")
+        return ", ".join(ranges)
 
     def measure_rows(self, *, is_spaced: bool) -> int:
         """Return the rows that the whole grid takes, with lines for the staircase or without."""
@@ -346,7 +346,7 @@ class SweepScreen(ThriftyScreen[None]):
         self._leave = leave
         self._headings = name_sweeps(self._sweeps)
         self._at = next((at for at, sweep in enumerate(sweeps) if sweep.name == view.name), 0)
-        self._beside: int | None = None
+        self._second_at: int | None = None
         self._mode: SweepMode = view.mode
         self._title = OneLine(id="title")
         self._verdict = OneLine(id="verdict")
@@ -385,14 +385,14 @@ class SweepScreen(ThriftyScreen[None]):
 
     @property
     def _shown(self) -> list[IndexedSweep]:
-        return [self.sweep] if self._beside is None else [self.sweep, self._sweeps[self._beside]]
+        return [self.sweep] if self._second_at is None else [self.sweep, self._sweeps[self._second_at]]
 
     def _show_sweeps(self, place: Place | None) -> None:
         """Draw one sweep or two, with the mark at a place."""
         self.grid.show(self.sweep.grid, place)
         marked = self.grid.marked
-        if self._beside is not None and marked is not None:
-            self.second.show(self._sweeps[self._beside].grid)
+        if self._second_at is not None and marked is not None:
+            self.second.show(self._sweeps[self._second_at].grid)
             self.second.mark(marked.place)
         self._set_modes()
         self._fit()
@@ -403,7 +403,7 @@ class SweepScreen(ThriftyScreen[None]):
         self.second.set_mode(self._mode, self.grid.cells if is_difference else None)
 
     def _fit(self) -> None:
-        is_pair = self._beside is not None
+        is_pair = self._second_at is not None
         height = self.size.height
         is_stacked = is_pair and self.size.width < SIDE_BY_SIDE_FROM_CELLS
         self._title.display = height >= TITLE_FROM_ROWS
@@ -420,8 +420,8 @@ class SweepScreen(ThriftyScreen[None]):
         """Return the rows of the grids: spaced if the facts then have enough, else dense, else what
         is left.
         """
-        views = [self.grid, self.second][: 1 + (self._beside is not None)]
-        heads = panes if self._beside is not None else 0
+        views = [self.grid, self.second][: 1 + (self._second_at is not None)]
+        heads = panes if self._second_at is not None else 0
         for is_spaced, facts in ((True, ROOMY_FACTS), (False, LEAST_FACTS_ROWS)):
             wanted = heads + panes * max(view.measure_rows(is_spaced=is_spaced) for view in views)
             if wanted + facts <= room:
@@ -436,7 +436,7 @@ class SweepScreen(ThriftyScreen[None]):
             [Piece(number, "muted")] if number else [],
         )
         self._verdict.set_pieces([Piece(judge_sweep(self.sweep.grid).fit(max(1, width - 2)), "strong")])
-        places = [self._at] if self._beside is None else [self._at, self._beside]
+        places = [self._at] if self._second_at is None else [self._at, self._second_at]
         for number_shown, (head, at) in enumerate(zip(self._heads, places, strict=False), 1):
             head.set_pieces([Piece(f"{number_shown} ", "accent"), Piece(self._headings[at], "muted")])
         self._write_legend()
@@ -467,7 +467,7 @@ class SweepScreen(ThriftyScreen[None]):
         message.stop()
         marked = message.view.marked
         other = self.grid if message.view is self.second else self.second
-        if marked is not None and self._beside is not None:
+        if marked is not None and self._second_at is not None:
             other.mark(marked.place)
         self._write_legend()
         self._write_facts()
@@ -481,16 +481,16 @@ class SweepScreen(ThriftyScreen[None]):
             return
         if marked.path is None:
             outcome = STATE_WORDS[marked.state].outcome
-            told = f"TP {marked.tp} PP {marked.pp}: {outcome}, no trace to replay"
-            self.notify(told, timeout=4)
+            notice = f"TP {marked.tp} PP {marked.pp}: {outcome}, no trace to replay"
+            self.notify(notice, timeout=4)
             return
         cells = list(self.grid.cells.values())
         self._replay(ReplayAsked(self.view, cells, cells.index(marked)))
 
     def action_show_mode(self, mode: str) -> None:
-        if mode == "difference" and self._beside is None:
-            self.action_beside()
-            if self._beside is None:
+        if mode == "difference" and self._second_at is None:
+            self.action_compare()
+            if self._second_at is None:
                 return
         self._mode = "memory" if mode == self._mode else cast("SweepMode", mode)
         self._set_modes()
@@ -498,41 +498,41 @@ class SweepScreen(ThriftyScreen[None]):
 
     def action_step_sweep(self, places: int) -> None:
         """Show another sweep, or replace the second of two."""
-        if len(self._sweeps) < 2 or (self._beside is not None and len(self._sweeps) < 3):
+        if len(self._sweeps) < 2 or (self._second_at is not None and len(self._sweeps) < 3):
             self.notify("There is no other sweep.", timeout=3)
             return
         place = self.view.place
-        if self._beside is None:
+        if self._second_at is None:
             self._at = (self._at + places) % len(self._sweeps)
         else:
             others = [at for at in range(len(self._sweeps)) if at != self._at]
-            self._beside = others[(others.index(self._beside) + places) % len(others)]
+            self._second_at = others[(others.index(self._second_at) + places) % len(others)]
         self._show_sweeps(place)
 
-    def action_beside(self) -> None:
+    def action_compare(self) -> None:
         """Show the next sweep next to this one, or remove it."""
-        if self._beside is not None:
-            self._beside = None
+        if self._second_at is not None:
+            self._second_at = None
             self._mode = "memory" if self._mode == "difference" else self._mode
         elif len(self._sweeps) < 2:
             self.notify("There is no other sweep to compare with.", timeout=3)
             return
         else:
-            self._beside = (self._at + 1) % len(self._sweeps)
+            self._second_at = (self._at + 1) % len(self._sweeps)
         self._show_sweeps(self.view.place)
 
     def action_report(self) -> None:
         self.app.push_screen(TextScreen(self.sweep.name, describe_whole(self.sweep)))
 
     def action_export_figure(self) -> None:
-        if self._beside is None:
+        if self._second_at is None:
             export_one(self, self.sweep)
         else:
             export_several(self, self._shown)
 
     def action_leave(self) -> None:
-        if self._beside is not None:
-            self.action_beside()
+        if self._second_at is not None:
+            self.action_compare()
         else:
             self._leave()
 

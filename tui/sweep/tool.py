@@ -33,8 +33,8 @@ class SweepTool(PromptTool["SweepIndex"]):
 
         path = asked.cells[asked.at].path
         if path is not None:
-            told = f"Replay it in another shell: vramscope replay {show_path(path)}"
-            self._app.notify(told, timeout=NOTE_S)
+            message = f"Replay it in another shell: vramscope replay {show_path(path)}"
+            self._app.notify(message, timeout=NOTE_S)
 
 
 TOOL = SweepTool

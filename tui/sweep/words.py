@@ -66,7 +66,7 @@ def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, st
         yield "trace", show_name(cell.path)
     others = [it for it in grid.cells if it.place == cell.place and it != cell]
     if others:
-        told = (
+        outcomes = (
             " ".join(
                 part
                 for part in (
@@ -79,7 +79,7 @@ def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, st
             )
             for it in others
         )
-        yield "also", "; ".join(told)
+        yield "also", "; ".join(outcomes)
 
 
 def lay_out(facts: Sequence[Line], width: int) -> list[Line]:
@@ -112,8 +112,8 @@ def describe_pair(
     first, second = (None if cell is None else cell.actual_bytes for cell in cells)
     if first is not None and second is not None and first > 0:
         apart = second - first
-        told = f"{apart / GIB:+.1f} GiB, {100 * apart / first:+.0f} %"
-        lines.append([Span(" second minus first ", "muted"), Span(told, "strong")])
+        change = f"{apart / GIB:+.1f} GiB, {100 * apart / first:+.0f} %"
+        lines.append([Span(" second minus first ", "muted"), Span(change, "strong")])
     for number, sweep in enumerate(sweeps, 1):
         lines.append([])
         for finding in sweep.findings:

@@ -28,7 +28,7 @@ _LEAVE = "\x18\x1b[m\x1b[?1049l\x1b[?25h"
 # Signals that end a process which does not handle them; an interrupt becomes an exception.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
-# Room for what the child measured, of which only what is used becomes memory.
+# Room for what the child measured; only the part that is used becomes memory.
 SHARED_BYTES = 1 << 22
 # The child's progress, and the length of what it measured, before that.
 _HEAD_BYTES = 5

@@ -88,12 +88,12 @@ def _cached(gap: MemoryGap) -> int:
 def _shorten(gap: MemoryGap) -> Iterator[tuple[str, int]]:
     """Yield the parts in short words: the cache as one, the unattributed only where there is any."""
     cached = _cached(gap)
-    is_cache_told = False
+    has_cache = False
     for part in gap.parts:
         if CACHED.issuperset(part.kinds):
-            if not is_cache_told:
+            if not has_cache:
                 yield "cache", cached
-            is_cache_told = True
+            has_cache = True
         elif part.size_bytes or part.kinds == ("allocated",):
             kinds = [kind for kind in part.kinds if kind != "unattributed" or len(part.kinds) == 1]
             yield "+".join(dict.fromkeys(SHORT_NAMES[kind] for kind in kinds)), part.size_bytes
@@ -429,8 +429,8 @@ def hardware_facts(view: DeviceView) -> list[Line]:
 
 def leak_facts(leak: LeakWords, *, is_brief: bool) -> list[Line]:
     """Return how fast a leak grows, since when and by how much, and the suspected place."""
-    told: list[Line] = [[Span(leak.brief if is_brief else leak.text, leak.severity)]]
-    return told if leak.place is None else [*told, [Span(leak.place, "strong")]]
+    lines: list[Line] = [[Span(leak.brief if is_brief else leak.text, leak.severity)]]
+    return lines if leak.place is None else [*lines, [Span(leak.place, "strong")]]
 
 
 def wrap_words(sentence: str, width: int) -> list[str]:

@@ -140,7 +140,7 @@ _ALLOCATOR: tuple[Field, ...] = ("reserved", "allocated")
 _Levels = tuple[list[float | None], list[float | None]]
 
 
-def is_told_by_allocator(device: DeviceSample, ranks: Iterable[object]) -> bool:
+def has_only_allocator(device: DeviceSample, ranks: Iterable[object]) -> bool:
     """Return whether only the allocator of a device may be known, as in a file without a process."""
     return device.allocator is not None and not any(True for _ in ranks)
 
@@ -398,7 +398,7 @@ def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequ
     """Return the most that was seen on a device without a recorded capacity, 0 for any other."""
     if device.memory.total_bytes is not None:
         return 0
-    if is_told_by_allocator(device, ranks):
+    if has_only_allocator(device, ranks):
         return max(_most(device), find_most(history, device.uuid, now_s))
     return max(_most(device), (history.peak(device.uuid) or (0, 0.0))[0])
 
@@ -424,8 +424,8 @@ def _explain(
     device: DeviceSample, ranks: Sequence[RankSample], servers: Sequence[ServerSample]
 ) -> MemoryGap | None:
     """Return what fills a device; None where a process does not report, whose last values are old."""
-    is_told = bool(ranks or servers) and all(rank.state == "ok" for rank in ranks)
-    return explain_gap(device, ranks, servers) if is_told else None
+    is_current = bool(ranks or servers) and all(rank.state == "ok" for rank in ranks)
+    return explain_gap(device, ranks, servers) if is_current else None
 
 
 def _without_age(device: DeviceSample) -> DeviceSample:

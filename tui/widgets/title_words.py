@@ -98,8 +98,8 @@ def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) 
     if place is not None and place.lost:
         covered = f"{glyphs.risk('medium')} {place.total - place.lost} of {place.total} nodes"
         yield Fact(covered, role="medium")
-    if place is not None and place.graver is not None:
-        yield Fact(f"{glyphs.risk(place.severity)} {place.graver}", role=place.severity)
+    if place is not None and place.more_severe is not None:
+        yield Fact(f"{glyphs.risk(place.severity)} {place.more_severe}", role=place.severity)
 
 
 def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:

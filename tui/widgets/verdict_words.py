@@ -121,9 +121,9 @@ def word_verdict(verdict: Verdict, trouble: tuple[str, ...], width: int, glyphs:
     width -= 2
     pieces: list[Piece] = []
     if trouble:
-        told = next((form for form in trouble if len(form) <= width), trouble[-1])
-        pieces += [Piece(told, "high"), Piece("  ")]
-        width -= len(told) + 4
+        shown = next((form for form in trouble if len(form) <= width), trouble[-1])
+        pieces += [Piece(shown, "high"), Piece("  ")]
+        width -= len(shown) + 4
     level = verdict.level
     text = verdict.text(width) if width > 0 else ""
     if text or not pieces:

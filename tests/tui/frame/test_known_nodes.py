@@ -38,7 +38,7 @@ def test_a_graver_node_is_named(shown: str | None, other: str, named: str | None
     for name, severity in (("a", shown), ("b", other), ("c", None)):
         nodes.note(_tell(name, severity))
     assert nodes.place is not None
-    assert nodes.place.graver == named
+    assert nodes.place.more_severe == named
 
 
 async def test_nodes_without_live_figures_are_counted_and_the_title_says_how_many_are_there() -> None:
