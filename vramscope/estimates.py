@@ -164,7 +164,7 @@ def _check_request(request: StepRequest) -> None:
 
 def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False) -> TraceResult:
     """Run the tracer; if it dies without a result, fake tensors may be the cause."""
-    told = {
+    message = {
         "factory": request.factory,
         "arguments": {"batch_size": request.batch_size, "seq_length": request.seq_length},
         "inputs": request.inputs,
@@ -180,7 +180,7 @@ def _run(request: StepRequest, *, is_fake: bool, has_largest_sizes: bool = False
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "request.json"
         answered = Path(folder) / "result.json"
-        asked.write_bytes(msgspec.json.encode(told))
+        asked.write_bytes(msgspec.json.encode(message))
         code = _call(module_command(_PROGRAM, str(asked), str(answered)))
         if answered.is_file():
             return msgspec.json.decode(answered.read_bytes(), type=TraceResult)

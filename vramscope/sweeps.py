@@ -91,14 +91,14 @@ def index_sweeps(
 
 def _judge(sweep: Sweep, pair: FolderPair, name: str, capacity_bytes: int) -> IndexedSweep:
     grid = make_grid(sweep, capacity_bytes)
-    told = None if pair.traces is None else pair.traces.model
+    traced = None if pair.traces is None else pair.traces.model
     logged = None if pair.logs is None or pair.logs.name is None else pair.logs.name.model
     return IndexedSweep(
         name=name,
         grid=grid,
         findings=find_all(grid),
         skipped=sweep.skipped,
-        model=told or sweep.model or logged,
+        model=traced or sweep.model or logged,
         memory_dir=None if sweep.memory_dir is None else show_path(sweep.memory_dir),
         log_dir=None if sweep.log_dir is None else show_path(sweep.log_dir),
         reason=pair.reason,

@@ -16,8 +16,8 @@ class MemoryCallback(keras.callbacks.Callback):
     returns has the memory, too.
 
     Args:
-        batch_size: Samples of a batch, for estimates of the largest one that would fit; Keras does not tell
-            its callbacks.
+        batch_size: Samples of a batch, for estimates of the largest one that would fit; Keras does not pass
+            it to its callbacks.
     """
 
     def __init__(self, batch_size: int | None = None) -> None:

@@ -414,10 +414,10 @@ def estimate_batch(arguments: Namespace) -> int:
         sys.stdout.write(text)
     else:
         write_whole(text.encode(), arguments.output)
-    told = f"estimated {len(predictions) - refused} of {len(predictions)} cases"
-    told += f", calibrated with {calibration.source}" if calibration is not None else ""
-    told += f"; the column {PREDICTED[-1]} says why the others failed" if refused else ""
-    complain(told)
+    summary = f"estimated {len(predictions) - refused} of {len(predictions)} cases"
+    summary += f", calibrated with {calibration.source}" if calibration is not None else ""
+    summary += f"; the column {PREDICTED[-1]} says why the others failed" if refused else ""
+    complain(summary)
     return UsageError.exit_code if predictions and refused == len(predictions) else 0
 
 

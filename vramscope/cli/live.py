@@ -225,9 +225,9 @@ def open_view(
         raise
     finally:
         # The screen is closed, so this line is visible.
-        told = None if recording is None else recording.leave()
-        if told is not None:
-            complain(told)
+        sentence = None if recording is None else recording.leave()
+        if sentence is not None:
+            complain(sentence)
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":

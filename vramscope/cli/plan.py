@@ -413,11 +413,11 @@ def _measure(measured: str) -> "MeasuredJob":
     measurement = JobMeasurement()
     for sample in _read_live() if measured == LIVE else _read_files(Path(measured)):
         measurement.observe(sample)
-    told = measurement.tell()
-    if told is None:
+    job = measurement.tell()
+    if job is None:
         where = "the running jobs" if measured == LIVE else show_path(Path(measured))
         raise InputFileError(f"{where}: {_NO_STAGES}")
-    return told
+    return job
 
 
 def _read_live() -> Iterator[Sample]:

@@ -166,21 +166,21 @@ def _print_stream(follower: PrometheusFollower, duration: str | None) -> int:
     end_s = None if duration is None else time.monotonic() + _read_duration(duration)
     verdicts_of = _make_verdicts()
     _write(_list_newest(follower, verdicts_of))
-    told = _complain_of(follower, ())
+    printed = _complain_of(follower, ())
     while end_s is None or time.monotonic() < end_s:
         left_s = follower.interval_s if end_s is None else min(follower.interval_s, end_s - time.monotonic())
         time.sleep(max(0.0, left_s))
         _write(_describe(follower.poll(), verdicts_of, follower))
-        told = _complain_of(follower, told)
+        printed = _complain_of(follower, printed)
     return 0
 
 
-def _complain_of(follower: PrometheusFollower, told: tuple[str, ...]) -> tuple[str, ...]:
+def _complain_of(follower: PrometheusFollower, printed: tuple[str, ...]) -> tuple[str, ...]:
     """Print once what is left out of the answers, and return it."""
-    if follower.notes and not told:
+    if follower.notes and not printed:
         for note in follower.notes:
             complain(note)
-    return told or follower.notes
+    return printed or follower.notes
 
 
 def _read_duration(text: str) -> float:

@@ -1,7 +1,7 @@
 """Questions about files of others, each answered by a process of its own that is confined to these files.
 
 The live view and the server of `vramscope mcp` talk to agents and go on for days, so they cannot be confined,
-and open none of these files.
+and do not open these files.
 """
 
 import subprocess

@@ -92,7 +92,7 @@ class Recorder:
             since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )
         self._node = identity.node
-        self._told: list[int] = [0, 0]
+        self._printed: list[int] = [0, 0]
         self._announced_move: str | None = None
         self._is_terminal = sys.stderr.isatty()
         self._started_s = time.monotonic()
@@ -141,13 +141,13 @@ class Recorder:
                 return "the job ended"
             left_s = TURN_S if duration_s is None or is_up else duration_s - passed_s
             self._take(self._follower.hear(min(TURN_S, left_s)))
-            self._tell_changes()
+            self._print_changes()
             self._series.flush()
             self._show_progress(passed_s)
         return "a signal ended it"
 
-    def _take(self, told: list[Heard]) -> None:
-        for full in told:
+    def _take(self, received: list[Heard]) -> None:
+        for full in received:
             heard = full if self._job_view is None else self._job_view.narrow(full)
             if isinstance(heard, Sample):
                 self._node = heard.node
@@ -165,15 +165,15 @@ class Recorder:
             if self._announced_in is not None:
                 withdraw(self._announced_in)
             self._clear_progress()
-            self._tell_changes(has_file=False)
+            self._print_changes(has_file=False)
             complain(self._summarize(), program=PROGRAM)
 
     def _summarize(self) -> str:
         series = self._series
         files = "" if series.files == 1 else f" and {series.files - 1:,} before it"
         # In a young file the tables take more than the samples.
-        is_telling = series.device_samples >= RATIO_FROM_SAMPLES and series.written_bytes > 0
-        each = f", {series.written_bytes / series.device_samples:.1f} bytes each" if is_telling else ""
+        is_meaningful = series.device_samples >= RATIO_FROM_SAMPLES and series.written_bytes > 0
+        each = f", {series.written_bytes / series.device_samples:.1f} bytes each" if is_meaningful else ""
         counted = {
             "samples from the memory of the agent": self._follower.remembered,
             "samples never arrived": self._follower.missed,
@@ -185,13 +185,13 @@ class Recorder:
             f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{rest}"
         )
 
-    def _tell_changes(self, *, has_file: bool = True) -> None:
+    def _print_changes(self, *, has_file: bool = True) -> None:
         """Print what changed about the source and the files; note changes of the source in the file too."""
         sources = self._follower.sentences
         files = self._series.notes
-        new_sources = sources[self._told[0] :]
-        new_files = files[self._told[1] :]
-        self._told = [len(sources), len(files)]
+        new_sources = sources[self._printed[0] :]
+        new_files = files[self._printed[1] :]
+        self._printed = [len(sources), len(files)]
         for sentence in (*new_sources, *new_files):
             self._clear_progress()
             complain(sentence, program=PROGRAM)

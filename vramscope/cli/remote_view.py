@@ -76,14 +76,14 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
         it.sample is None and it.connection != "lost" for it in _newest(watch)
     ):
         watch.turn(end_s - time.monotonic())
-    _tell_warnings(watch, set())
+    _print_warnings(watch, set())
     statuses = _describe(_newest(watch))
     if is_json:
         _print_lines(statuses)
     else:
         _print_tables(statuses, settings)
-    missing = _tell_missing(watch)
-    return tell_choice(watch) or missing
+    missing = _print_missing(watch)
+    return print_choice(watch) or missing
 
 
 def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
@@ -120,7 +120,7 @@ def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | No
     while end_s is None or time.monotonic() < end_s:
         for snapshot in watch.turn(1.0 if end_s is None else end_s - time.monotonic()):
             printer.take(snapshot)
-        _tell_warnings(watch, warned)
+        _print_warnings(watch, warned)
     if watch.mismatch is not None:
         return UsageError.exit_code
     return 0 if all(it.sample is not None for it in _newest(watch)) else EXIT_UNREACHABLE
@@ -136,18 +136,18 @@ class StreamPrinter:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._printed: dict[str, tuple[int, float]] = {}
-        self._told: dict[str, str | None] = {}
+        self._reasons: dict[str, str | None] = {}
         self._addresses: dict[str, str] = {}
 
     def take(self, snapshot: "Snapshot") -> None:
-        if snapshot.connection == "lost" and self._told.get(snapshot.node) != snapshot.reason:
-            self._told[snapshot.node] = snapshot.reason
+        if snapshot.connection == "lost" and self._reasons.get(snapshot.node) != snapshot.reason:
+            self._reasons[snapshot.node] = snapshot.reason
             complain(f"{snapshot.node}: {snapshot.reason}")
         elif snapshot.connection == "live" and snapshot.sample is not None:
             mismatch = find_mismatch(snapshot.sample)
-            if mismatch is not None and self._told.get(snapshot.node) != mismatch:
+            if mismatch is not None and self._reasons.get(snapshot.node) != mismatch:
                 complain(mismatch)
-            self._told[snapshot.node] = mismatch
+            self._reasons[snapshot.node] = mismatch
             self._print(snapshot, snapshot.sample)
 
     def _print(self, snapshot: "Snapshot", sample: "Sample") -> None:
@@ -169,19 +169,19 @@ def _newest(watch: "NodesWatch") -> "list[Snapshot]":
     return [node.picture.newest for node in watch.nodes.values()]
 
 
-def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
+def _print_warnings(watch: "NodesWatch", printed: set[str]) -> None:
     """Print warnings about connections, and nodes that are named twice; each once."""
     for name, node in watch.nodes.items():
-        if node.connection.warning is not None and name not in told:
-            told.add(name)
+        if node.connection.warning is not None and name not in printed:
+            printed.add(name)
             complain(f"{name}: {node.connection.warning}")
     for name, other in watch.doubles.items():
-        if name not in told:
-            told.add(name)
+        if name not in printed:
+            printed.add(name)
             complain(f"{name} and {other} are the same agent, which is followed once")
 
 
-def tell_choice(watch: "NodesWatch") -> int:
+def print_choice(watch: "NodesWatch") -> int:
     """Print how many nodes are followed, and which lack the chosen devices; return 2 if all lack them."""
     if watch.mismatch is not None:
         complain(watch.mismatch)
@@ -189,13 +189,13 @@ def tell_choice(watch: "NodesWatch") -> int:
     if watch.nodes_left_out:
         complain(f"{len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes followed")
     samples = [it.sample for it in _newest(watch) if it.sample is not None]
-    mismatches = [told for it in samples if (told := find_mismatch(it)) is not None]
-    for told in mismatches:
-        complain(told)
+    mismatches = [found for it in samples if (found := find_mismatch(it)) is not None]
+    for mismatch in mismatches:
+        complain(mismatch)
     return UsageError.exit_code if mismatches and len(mismatches) == len(samples) else 0
 
 
-def _tell_missing(watch: "NodesWatch") -> int:
+def _print_missing(watch: "NodesWatch") -> int:
     """Print why nodes without data have none; return the exit code."""
     missing = [it for it in _newest(watch) if it.sample is None]
     for snapshot in missing:

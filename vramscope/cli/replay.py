@@ -94,7 +94,7 @@ class ReplayFiles:
             output,
             capacity_bytes=self._capacity_bytes,
             interval_s=self._interval_s,
-            told_by=PROGRAM,
+            program=PROGRAM,
         ).run(is_quiet=True)
         return output
 
@@ -294,12 +294,12 @@ def _make_feed(
     from vramscope.engine.viewer.snapshot import ReplayWord
 
     passed = range(at, first.place) if first.place > at else range(first.place + 1, at + 1)
-    told = playlist.describe_passed(passed)
+    sentence = playlist.describe_passed(passed)
     return PlaylistFeed(
         playlist,
         first,
         make_analyzers=lambda: make_analyzers().made,
-        options=ReplayOptions(options.speed, word=ReplayWord(1, told) if told else None),
+        options=ReplayOptions(options.speed, word=ReplayWord(1, sentence) if sentence else None),
     )
 
 

@@ -190,7 +190,7 @@ def _run_study(request: LengthRequest) -> LengthStudy:
     total = len(request.lengths) * len(request.modes)
     notes: set[str] = set()
 
-    def tell(study: LengthStudy) -> None:
+    def show_point(study: LengthStudy) -> None:
         for note in {run.device.note for run in study.runs if run.device.kind == "simulated"} - notes:
             if note is not None and request.device == "cuda":
                 complain(note, program=PROGRAM)
@@ -205,7 +205,7 @@ def _run_study(request: LengthRequest) -> LengthStudy:
             request.lengths,
             request.modes,
             run=run_without_storage,
-            on_point=tell,
+            on_point=show_point,
         )
 
 
@@ -225,7 +225,7 @@ def _search(request: LengthRequest, study: LengthStudy) -> Iterator[FitSearch]:
                 context_bytes=DEFAULT_CONTEXT_BYTES,
             )
             known = _find_known(study, mode) if varied == "sequence length" else {}
-            search = search_fit(task, known=known, run=run_without_storage, on_trial=_tell_trial)
+            search = search_fit(task, known=known, run=run_without_storage, on_trial=_print_trial)
             yield search
             if search.refusal == _INTERRUPTED:
                 return
@@ -239,7 +239,7 @@ def _find_known(study: LengthStudy, mode: PrivacyMode) -> dict[int, PhaseRun]:
     }
 
 
-def _tell_trial(search: FitSearch) -> None:
+def _print_trial(search: FitSearch) -> None:
     from vramscope.exporters.seqlen.text import describe_trial
 
     complain(describe_trial(search, search.trials[-1]), program=PROGRAM)
@@ -250,9 +250,9 @@ def _warn_of_long_ones(request: LengthRequest) -> None:
     sizes = LLAMA_PRESETS.get(request.training.model_size or "")
     beyond = [length for length in request.lengths if sizes is not None and length > sizes.max_positions]
     if sizes is not None and beyond:
-        told = ", ".join(f"{length:,}" for length in beyond)
+        named = ", ".join(f"{length:,}" for length in beyond)
         complain(
-            f"{told} tokens: more than the {sizes.max_positions:,} positions of LLaMA "
+            f"{named} tokens: more than the {sizes.max_positions:,} positions of LLaMA "
             f"{request.training.model_size}; they run, because rotary embeddings have no limit",
             program=PROGRAM,
         )

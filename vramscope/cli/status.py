@@ -59,11 +59,11 @@ class Observer:
     @property
     def sentences(self) -> list[str]:
         """What is missing here, for stderr; the list grows."""
-        told = self._source.sentences
+        sentences = self._source.sentences
         local = self._source.local
         if local is not None and self._is_without_devices and local.is_decided:
-            told += [text for text in local.sentences if text not in told]
-        return told
+            sentences += [text for text in local.sentences if text not in sentences]
+        return sentences
 
     @property
     def is_decided(self) -> bool:
@@ -250,11 +250,11 @@ def _print_stream(observer: Observer, duration_s: float | None) -> int:
     from vramscope.exporters.json_lines import write_line
 
     end_s = None if duration_s is None else time.monotonic() + duration_s
-    told = 0
+    printed = 0
     for status in _follow(observer, end_s):
         write_line(status, sys.stdout.buffer)
-        told = _tell(observer, told)
-    _tell(observer, told)
+        printed = _print_sentences(observer, printed)
+    _print_sentences(observer, printed)
     return observer.exit_code
 
 
@@ -274,7 +274,7 @@ def _print_json(observer: Observer) -> int:
     from vramscope.exporters.json_lines import write_line
 
     write_line(observer.once(), sys.stdout.buffer)
-    _tell(observer)
+    _print_sentences(observer)
     return observer.exit_code
 
 
@@ -288,7 +288,7 @@ def _print_table(observer: Observer, settings: Settings) -> int:
     style = choose_style(settings)
     text = render_table(status, style, hidden_notes=observer.sentences)
     emit(text, is_ascii=style.is_ascii, is_styled=style.has_color)
-    _tell(observer)
+    _print_sentences(observer)
     return observer.exit_code
 
 
@@ -296,8 +296,8 @@ def _import_table() -> None:
     import vramscope.exporters.status.table  # noqa: F401 - loaded while the readings are awaited
 
 
-def _tell(observer: Observer, told: int = 0) -> int:
+def _print_sentences(observer: Observer, printed: int = 0) -> int:
     """Print new sentences on stderr; return how many were printed in all."""
-    for sentence in observer.sentences[told:]:
+    for sentence in observer.sentences[printed:]:
         complain(sentence)
     return len(observer.sentences)

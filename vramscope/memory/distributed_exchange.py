@@ -150,7 +150,7 @@ class NodeExchange:
             self.report(log)
 
     def close(self, log: RunLog) -> None:
-        """Tell the master that this node leaves, and close the connection."""
+        """Report to the master that this node leaves, and close the connection."""
         own = self.describe_own(log)
         if own is not None and self.reporter is not None:
             self.reporter.send(msgspec.structs.replace(own, is_leaving=True))

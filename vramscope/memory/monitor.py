@@ -63,7 +63,7 @@ class MemoryMonitor:
         self._watch: Watch | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         # Analyzers for thresholds of the user, which run along with the others.
         self._rules: tuple[Analyzer, ...] = ()
 
@@ -158,7 +158,7 @@ class MemoryMonitor:
                     self._react()
                 self._tend()
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the training
-            self._tell(f"monitoring ended: {error or type(error).__name__}")
+            self._print_once(f"monitoring ended: {error or type(error).__name__}")
         finally:
             watch.stream.stop()
             self._end()
@@ -175,11 +175,11 @@ class MemoryMonitor:
     def _take_finding(self, finding: Finding) -> None:
         """Process a finding that opened, became more severe or closed, inside of the lock."""
 
-    def _tell(self, sentence: str) -> None:
+    def _print_once(self, sentence: str) -> None:
         """Print a sentence on stderr, once."""
-        if sentence in self._told:
+        if sentence in self._printed:
             return
-        self._told.add(sentence)
+        self._printed.add(sentence)
         try:
             sys.stderr.write(fit_to_reader(f"vramscope: {make_printable(sentence)}\n", sys.stderr))
             sys.stderr.flush()

@@ -293,16 +293,16 @@ class OOMDetector(MemoryMonitor):
 
     def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
         """Return whether to report a risk: it rose, or it stays high and was last reported long ago."""
-        known, told_s = self._said.get(device_id, (OOMRiskLevel.UNKNOWN, 0.0))
+        known, reported_s = self._said.get(device_id, (OOMRiskLevel.UNKNOWN, 0.0))
         if level not in _ALARMING:
             self._said.pop(device_id, None)
             return False
         now_s = time.monotonic()
         is_rise = known not in _ALARMING or (level, known) == _ALARMING[::-1]
-        if is_rise or now_s - told_s >= REPEAT_S:
+        if is_rise or now_s - reported_s >= REPEAT_S:
             self._said[device_id] = level, now_s
             return True
-        self._said[device_id] = level, told_s
+        self._said[device_id] = level, reported_s
         return False
 
     def _call_all(self, callbacks: Sequence[Callable[..., object]], *arguments: object) -> None:
@@ -310,7 +310,7 @@ class OOMDetector(MemoryMonitor):
             try:
                 callback(*arguments)
             except Exception as error:  # noqa: BLE001 - a callback's bug must not end the monitoring
-                self._tell(f"a callback raised {type(error).__name__}: {error}; monitoring goes on")
+                self._print_once(f"a callback raised {type(error).__name__}: {error}; monitoring goes on")
 
     def _describe_error(self, error: OwnError) -> OOMEvent:
         with self._lock:

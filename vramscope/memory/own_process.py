@@ -117,12 +117,12 @@ class OwnErrors:
         ordinal: int | None,
         total_bytes: int | None,
     ) -> None:
-        told = parse_oom_text(message) if size_bytes is None else None
+        parsed = parse_oom_text(message) if size_bytes is None else None
         error = OwnError(
             time.time(),
             ordinal,
             None,
-            size_bytes if told is None else told.asked_bytes,
+            size_bytes if parsed is None else parsed.asked_bytes,
             free_bytes,
             total_bytes,
             message[:MOST_MESSAGE_CHARACTERS],

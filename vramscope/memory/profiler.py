@@ -262,8 +262,8 @@ class MemoryProfiler(MemoryMonitor):
         with self._lock:
             devices = self._log.devices
             words = self._log.assessments.values()
-            told = {word.device_uuid: word.headroom for word in words if word.headroom}
-            return {it.index: told[it.uuid] for it in devices.values() if it.uuid in told}
+            headrooms = {word.device_uuid: word.headroom for word in words if word.headroom}
+            return {it.index: headrooms[it.uuid] for it in devices.values() if it.uuid in headrooms}
 
     def generate_report(self, output_file: str | Path | None = None) -> dict[str, object]:
         """Return the report so far, as `vramscope profile` prints it.

@@ -365,11 +365,11 @@ class SpareStream(LiveStream):
     @property
     def provenance(self) -> Provenance:
         """Where the samples come from, and why there are none, if there are none."""
-        told = super().provenance
+        provenance = super().provenance
         if self.absence is None:
-            return told
+            return provenance
         note = f"this node gathers reports and has none of its own: {self.absence}"
-        return msgspec.structs.replace(told, notes=(*told.notes, note))
+        return msgspec.structs.replace(provenance, notes=(*provenance.notes, note))
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
         """Return the next samples; none when the time is up first, or there is no device."""

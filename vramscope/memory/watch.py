@@ -156,9 +156,11 @@ class Watch:
     @property
     def provenance(self) -> Provenance:
         """Where the samples come from, and what was left out of them."""
-        told = self.stream.provenance
-        notes = tuple(dict.fromkeys((*told.notes, *self.conclusions.notes)))
-        return msgspec.structs.replace(told, pid=self.selection.pid, job=self.selection.job, notes=notes)
+        provenance = self.stream.provenance
+        notes = tuple(dict.fromkeys((*provenance.notes, *self.conclusions.notes)))
+        return msgspec.structs.replace(
+            provenance, pid=self.selection.pid, job=self.selection.job, notes=notes
+        )
 
     @property
     def devices_seen(self) -> tuple[DeviceSample, ...]:
@@ -219,7 +221,7 @@ class Watch:
         for rule in self.rules:
             findings += rule.observe(chosen)
         if findings:
-            self._tell(findings)
+            self._announce(findings)
             self.log.take(findings)
         self._assess()
         for companion in self.companions:
@@ -229,12 +231,12 @@ class Watch:
         """Log the forecasts that changed, sample by sample as the live view does: so both say the same."""
         self.log.take((), self.conclusions.assess())
 
-    def _tell(self, findings: Iterable[Finding]) -> None:
+    def _announce(self, findings: Iterable[Finding]) -> None:
         if self.on_finding is None:
             return
         for finding in findings:
             known = self.log.findings.get(finding.id)
-            if known is None or not finding.is_open or _is_graver(finding, known.finding):
+            if known is None or not finding.is_open or _is_more_severe(finding, known.finding):
                 self.on_finding(finding)
 
     def _is_past_end(self, sample: Sample) -> bool:
@@ -243,5 +245,5 @@ class Watch:
         return self._until_s is not None and sample.time_s - self._first_s > self._until_s
 
 
-def _is_graver(finding: Finding, known: Finding) -> bool:
+def _is_more_severe(finding: Finding, known: Finding) -> bool:
     return SEVERITIES.index(finding.severity) > SEVERITIES.index(known.severity)

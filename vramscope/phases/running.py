@@ -74,10 +74,10 @@ def count_ranks(environ: Mapping[str, str]) -> int:
     Args:
         environ: Environment variables; launchers other than torchrun set WORLD_SIZE without RANK.
     """
-    told = environ.get("WORLD_SIZE", "1") if "RANK" in environ else "1"
-    if not told.isdecimal():
-        raise UsageError(f"WORLD_SIZE={told}: expected a whole number, as torchrun sets it")
-    return int(told)
+    world_size = environ.get("WORLD_SIZE", "1") if "RANK" in environ else "1"
+    if not world_size.isdecimal():
+        raise UsageError(f"WORLD_SIZE={world_size}: expected a whole number, as torchrun sets it")
+    return int(world_size)
 
 
 def _check_model(training: PhaseTraining) -> None:
@@ -375,7 +375,7 @@ def find_rank_runs() -> RankRuns | None:
 _SCRIPT = "vramscope.engine.workloads.phases"
 # Longest time for a process to end after a signal.
 _LEAVING_S = 5.0
-Told = Callable[[PhaseRun], None]
+OnPhase = Callable[[PhaseRun], None]
 
 
 def train_apart(
@@ -383,7 +383,7 @@ def train_apart(
     choice: DeviceChoice,
     *,
     environ: Mapping[str, str],
-    on_phase: Told | None,
+    on_phase: OnPhase | None,
     ranks: RankRuns | None = None,
 ) -> tuple[PhaseRun, RunUpdate]:
     """Train in another process; return the run as far as it came, and the last update.
@@ -490,7 +490,9 @@ class ShownRuns(tuple[PhaseRun, ...]):
         return format_html(describe_phases(self, NOTEBOOK_WIDTH))
 
 
-def run_phases(training: PhaseTraining, device: str, *, on_phase: Told | None = None) -> tuple[PhaseRun, ...]:
+def run_phases(
+    training: PhaseTraining, device: str, *, on_phase: OnPhase | None = None
+) -> tuple[PhaseRun, ...]:
     """Train, and return the run of each rank of this node; one run for a single process.
 
     Under torchrun every rank calls this; the first rank of each node gets the runs, the others get none.

@@ -254,8 +254,8 @@ class _Bracket:
             return size
         # The law predicts the edge at a size that was tried. If it is nearly right, try sizes next to it,
         # then further and further away; else halve.
-        beside = max(low, step) if size <= least else most + step
-        is_near = abs((laws[0].predict(beside) or 0) / self._room_bytes - 1) <= _NEAR
+        next_size = max(low, step) if size <= least else most + step
+        is_near = abs((laws[0].predict(next_size) or 0) / self._room_bytes - 1) <= _NEAR
         if not is_near and high is not None:
             return self._halve(low, high)
         size = low + self._stride if size <= least else most + step - self._stride

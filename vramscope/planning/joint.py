@@ -61,7 +61,7 @@ def read_cluster(cluster: str | Path) -> Cluster:
             hardware profiles in a folder, `local` is this machine.
 
     Raises:
-        UsageError: The text has none of these forms, or an unknown name.
+        UsageError: The text has another form, or an unknown name.
         SourceUnavailableError: `local`, and the driver reports no device.
         InputFileError: The file cannot be read.
     """

@@ -45,7 +45,7 @@ class WatchOptions(NamedTuple):
     archive: Path | None = None
     max_snapshots: int = MAX_SNAPSHOTS
     # Whether each finding is printed on stderr as it opens.
-    is_told: bool = False
+    prints_findings: bool = False
 
 
 EXIT_CODES: dict[int | str, str] = {

@@ -23,7 +23,7 @@ from ..frame.flags import FigureTarget
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
 NO_ALLOCATOR = "no allocator data for this device"
-NOT_TOLD = "stranded bytes (inactive split) are not known"
+NO_STRANDED = "stranded bytes (inactive split) are not known"
 NO_SHARE = "the capacity is unknown; give --capacity SIZE"
 _NOTHING = AllocatorReading()
 
@@ -69,7 +69,7 @@ class PlotRecorder:
         for uuid, curves in self._curves.items():
             device = log.devices.get(uuid)
             key = self._devices[uuid].label if device is None else log.key_of(device)
-            reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NOT_TOLD
+            reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NO_STRANDED
             figures = _make_figures(
                 curves, key, clock, tuple(map(make_marker, log.findings_of(uuid))), subtitle, reason
             )

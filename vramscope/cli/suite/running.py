@@ -128,7 +128,7 @@ class SuiteRun:
         )
         self.watch.rules = tuple(rules)
         self._spoken = frozenset(rule.name for rule in rules) if options.input is None else frozenset()
-        if options.is_told or self._spoken:
+        if options.prints_findings or self._spoken:
             self.watch.on_finding = self._say
         self.watch.companions += companions
         if options.figure is None:
@@ -294,7 +294,7 @@ class SuiteRun:
 
     def _say(self, finding: Finding) -> None:
         """Print a finding on stderr as it opens, becomes more severe or closes."""
-        if not self._options.is_told and finding.kind not in self._spoken:
+        if not self._options.prints_findings and finding.kind not in self._spoken:
             return
         state = finding.severity if finding.is_open else "closed"
         self.say(f"{state}: {finding.title}", at=self._stamp(finding))

@@ -118,10 +118,10 @@ def run(arguments: Namespace) -> int:
         )
     finally:
         status = demonstration.end()
-    return _tell_end(demonstration, status) or code
+    return _print_end(demonstration, status) or code
 
 
-def _tell_end(demonstration: "Demonstration", status: int | None) -> int:
+def _print_end(demonstration: "Demonstration", status: int | None) -> int:
     """Print where the flight record is; return 1 if the job ended by itself, which it never should."""
     from vramscope.engine.files.flight_record import find_newest_flight_record
 

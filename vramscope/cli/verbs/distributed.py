@@ -119,7 +119,7 @@ EXIT_INTERRUPTED = 130
 # How long a report waits for the first answer of the master.
 ANSWERED_WITHIN_S = 1.0
 # How long a problem with the connection lasts before it is printed.
-TOLD_AFTER_S = 3.0
+PRINTED_AFTER_S = 3.0
 Standing = Literal["there", "silent", "left"]
 
 
@@ -148,7 +148,7 @@ class ClusterRun:
         )
         self._standings: dict[str, Standing] = {}
         self._complete_s: float | None = None
-        self._told: str | None = None
+        self._printed: str | None = None
         self._trouble: tuple[str, float] | None = None
         self._has_threat = False
 
@@ -174,8 +174,8 @@ class ClusterRun:
         from vramscope.analyzers.sentence import count
 
         self._exchange.tend(self._run.watch.log)
-        self._tell_nodes()
-        self._tell_master(passed_s)
+        self._print_nodes()
+        self._print_master(passed_s)
         self._note_threats()
         if self._wanted is None:
             return passed_s
@@ -187,7 +187,7 @@ class ClusterRun:
     def _count_seen(self) -> int:
         return len({*self._exchange.roll.nodes, self._exchange.node_id})
 
-    def _tell_nodes(self) -> None:
+    def _print_nodes(self) -> None:
         from vramscope.analyzers.sentence import count
         from vramscope.engine.units import format_age
 
@@ -211,7 +211,7 @@ class ClusterRun:
         silent: dict[str, Standing] = dict.fromkeys(roll.find("silent"), "silent")
         return there | silent | dict.fromkeys(roll.find("left"), "left")
 
-    def _tell_master(self, passed_s: float) -> None:
+    def _print_master(self, passed_s: float) -> None:
         """Print once how the connection to the master is, when that has lasted."""
         reporter = self._exchange.reporter
         if reporter is None:
@@ -226,10 +226,10 @@ class ClusterRun:
         elif sentence is not None:
             is_new = self._trouble is None or self._trouble[0] != sentence
             self._trouble = (sentence, passed_s) if is_new else self._trouble
-            if self._trouble is None or passed_s - self._trouble[1] < TOLD_AFTER_S:
+            if self._trouble is None or passed_s - self._trouble[1] < PRINTED_AFTER_S:
                 return
-        if sentence is not None and sentence != self._told:
-            self._told = sentence
+        if sentence is not None and sentence != self._printed:
+            self._printed = sentence
             self._run.say(sentence)
 
     def _note_threats(self) -> None:

@@ -237,7 +237,7 @@ class Guard:
             if snapshot.connection == "live":
                 self._answered.add(snapshot.node)
             self._take_answers(snapshot)
-            self._tell(self._state.observe(snapshot, self._clock.wall_s()))
+            self._report(self._state.observe(snapshot, self._clock.wall_s()))
         if self._state.picture is not before:
             self._plan.note(self._state.picture)
             for advice in self._adviser.decide(self._state.picture) if self._adviser is not None else ():
@@ -247,7 +247,7 @@ class Guard:
 
     def _finish(self) -> None:
         """Print the state at the end, and send the alerts that wait."""
-        self._tell(self._state.conclude(self._clock.wall_s()))
+        self._report(self._state.conclude(self._clock.wall_s()))
         self._plan.note(self._state.picture, is_last=True)
         self._print(event="state")
         left = self._desk.finish(FINISH_ALERTS_WITHIN_S)
@@ -255,7 +255,7 @@ class Guard:
         if left is not None:
             complain(left)
 
-    def _tell(self, findings: "Sequence[Finding]") -> None:
+    def _report(self, findings: "Sequence[Finding]") -> None:
         self._desk.take(findings)
         for finding in findings:
             self._print(event="finding", finding=finding)
@@ -284,9 +284,9 @@ class Guard:
     def _take_answer(self, advice: "Advice", answer: "RankAdvice") -> None:
         from vramscope.exporters.status.guard import describe_advice
 
-        told = describe_advice(advice, answer)
-        self._print(event="outcome", advice=told)
-        words = f"{advice.action}: {'' if told.is_obeyed else 'did not obey: '}{told.outcome}"
+        described = describe_advice(advice, answer)
+        self._print(event="outcome", advice=described)
+        words = f"{advice.action}: {'' if described.is_obeyed else 'did not obey: '}{described.outcome}"
         finding = self._state.note_outcome(advice.rank, advice.job, words)
         if finding is not None:
             self._print(event="finding", finding=finding)
@@ -319,15 +319,15 @@ class ConnectionNotices:
     """Prints why a node has no data, and when it has data again."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str | None] = {}
+        self._printed: dict[str, str | None] = {}
 
     def note(self, snapshot: "Snapshot") -> None:
         name = snapshot.node
         is_lost = snapshot.connection == "lost"
-        if is_lost and self._told.get(name) != snapshot.reason:
-            self._told[name] = snapshot.reason
+        if is_lost and self._printed.get(name) != snapshot.reason:
+            self._printed[name] = snapshot.reason
             complain(f"{name}: {snapshot.reason}")
-        elif snapshot.connection == "live" and self._told.pop(name, None) is not None:
+        elif snapshot.connection == "live" and self._printed.pop(name, None) is not None:
             complain(f"{name}: connected again")
 
 
@@ -335,7 +335,7 @@ class ChoiceNotices:
     """Prints what is chosen, and which chosen nodes and devices do not exist."""
 
     def __init__(self, choice: "Choice") -> None:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         named = [f"--nodes {','.join(choice.nodes)}"] if choice.nodes else []
         named += [f"--devices {','.join(choice.devices)}"] if choice.devices else []
         if named:
@@ -345,8 +345,8 @@ class ChoiceNotices:
         from vramscope.engine.wire.selection import find_mismatch
 
         mismatch = None if snapshot.sample is None else find_mismatch(snapshot.sample)
-        if mismatch is not None and mismatch not in self._told:
-            self._told.add(mismatch)
+        if mismatch is not None and mismatch not in self._printed:
+            self._printed.add(mismatch)
             complain(mismatch)
 
 
@@ -359,7 +359,7 @@ class PlanNotices:
 
     def __init__(self, planned: Sequence[int]) -> None:
         self._planned = planned
-        self._told: str | None = None
+        self._printed: str | None = None
         self._reason: str | None = None
         # Since when that has been the reason why no job is compared with the plan.
         self._since_s = 0.0
@@ -369,18 +369,18 @@ class PlanNotices:
             return
         held = [job for job in picture.jobs if any(it.planned_bytes is not None for it in job.stages)]
         if held:
-            if self._told is not None:
+            if self._printed is not None:
                 complain(
                     f"{held[0].label} reports its pipeline stages now: its peaks are compared with --planned"
                 )
-            self._told = self._reason = None
+            self._printed = self._reason = None
             return
         reason = self._explain(picture.jobs)
         if reason != self._reason:
             self._reason = reason
             self._since_s = picture.time_s
-        if reason != self._told and (is_last or picture.time_s - self._since_s >= GRACE_S):
-            self._told = reason
+        if reason != self._printed and (is_last or picture.time_s - self._since_s >= GRACE_S):
+            self._printed = reason
             complain(f"--planned has no effect: {reason}")
 
     def _explain(self, jobs: "Sequence[JobState]") -> str:
@@ -406,12 +406,12 @@ class HookNotices:
     """Prints why a hook did not receive a finding; each reason once, until the hook accepts one again."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str | None] = {}
+        self._printed: dict[str, str | None] = {}
 
     def note(self, hooks: "Iterable[HookStatus]", *, is_last: bool = False) -> None:
         for hook in hooks:
-            if hook.reason is not None and hook.reason != self._told.get(hook.name):
+            if hook.reason is not None and hook.reason != self._printed.get(hook.name):
                 complain(f"alert not delivered: {hook.reason}")
-            self._told[hook.name] = hook.reason
+            self._printed[hook.name] = hook.reason
             if is_last and hook.dropped:
                 complain(f"{hook.name}: dropped {hook.dropped:,} alerts, because too many came at once")

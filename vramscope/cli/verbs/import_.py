@@ -114,7 +114,7 @@ class Importer:
         *,
         capacity_bytes: int | None,
         interval_s: float | None,
-        told_by: str = PROGRAM,
+        program: str = PROGRAM,
     ) -> None:
         from vramscope.engine.files.base.input_file import show_path
         from vramscope.engine.files.base.output_file import check_writable
@@ -129,7 +129,7 @@ class Importer:
         self._paths = [each if isinstance(each, Path) else each.path for each in self._inputs]
         self._capacity_bytes = capacity_bytes
         self._interval_s = interval_s
-        self._told_by = told_by
+        self._program = program
         self._count = 0
         self._is_simulation_seen = [False for _ in self._inputs]
         self._devices: set[tuple[str, str]] = set()
@@ -153,13 +153,13 @@ class Importer:
             samples = "sample" if count == 1 else "samples"
             left_out = [f"left out {count:,} {samples} that a recording cannot store"] if count else []
             if not is_quiet:
-                self._tell(sources, (*joined.notes, *left_out))
+                self._print_summary(sources, (*joined.notes, *left_out))
 
     @contextmanager
     def _open(self, path: "Path | TraceFiles", interruption: Interruption) -> "Iterator[FileSource]":
         from vramscope.engine.sampling.series_source import open_series
 
-        progress = ProgressLine(self._told_by)
+        progress = ProgressLine(self._program)
 
         def follow(share: float) -> None:
             if interruption.is_asked:
@@ -188,7 +188,7 @@ class Importer:
         writer: "RecordingWriter",
         interruption: Interruption,
     ) -> None:
-        progress = ProgressLine(self._told_by)
+        progress = ProgressLine(self._program)
         try:
             for number, sample in joined.samples() if single is None else zip(repeat(0), single.samples()):
                 if interruption.is_asked:
@@ -214,13 +214,13 @@ class Importer:
         for number, (path, source) in enumerate(zip(self._paths, sources, strict=True)):
             again = (_FOUND_AGAIN,) if source.format in _WITH_FINDINGS else ()
             is_seen = self._is_simulation_seen[number]
-            is_told = source.format in _WITH_FINDINGS or is_seen
-            is_simulated = is_seen if is_told else _tell_simulation(path, source)
+            is_known = source.format in _WITH_FINDINGS or is_seen
+            is_simulated = is_seen if is_known else _detect_simulation(path, source)
             own = (*source.notes, *again, *(notes if number == 0 else ()))
             described.append(ImportedFile(show_path(path), source.format, source.clock, is_simulated, own))
         return described
 
-    def _tell(self, sources: "Sequence[FileSource]", notes: Sequence[str]) -> None:
+    def _print_summary(self, sources: "Sequence[FileSource]", notes: Sequence[str]) -> None:
         from vramscope.engine.files.base.input_file import show_path
         from vramscope.engine.units import format_bytes
 
@@ -252,7 +252,7 @@ def _is_simulated(sample: "Sample") -> bool:
     return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
-def _tell_simulation(path: Path, source: "FileSource") -> bool | None:
+def _detect_simulation(path: Path, source: "FileSource") -> bool | None:
     """Return whether a file is of a simulation; None where the format does not show it."""
     from vramscope.engine.files.memory_trace.reading import parse_trace_name
     from vramscope.engine.files.memory_trace.run import FILE_PATTERN

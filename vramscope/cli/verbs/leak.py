@@ -90,12 +90,12 @@ class AllocationTracker:
     def __init__(self, stream: "SampleStream") -> None:
         self._stream = stream
         self._searches: dict[int, SourceSearch] = {}
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def observe(self, sample: "Sample") -> None:
         agent = self._stream.agent
         if agent is None:
-            self._tell(FROM_FILE if self._stream.provenance.source == "input" else NO_AGENT)
+            self._print_once(FROM_FILE if self._stream.provenance.source == "input" else NO_AGENT)
             return
         self._take_maps(agent, sample.time_s)
         for rank in sample.ranks:
@@ -130,19 +130,21 @@ class AllocationTracker:
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
             search = self._searches.get(found.pid)
             if search is not None and search.take_map(found, time_s):
-                self._tell(f"process {found.pid}: most of the growth is kept by {search.sources[0].words}")
+                self._print_once(
+                    f"process {found.pid}: most of the growth is kept by {search.sources[0].words}"
+                )
 
     def _explain(self) -> str:
         if self._stream.provenance.source == "input":
             return FROM_FILE
         reason = NO_AGENT if self._stream.agent is None else NO_JOB
-        self._tell(reason)
+        self._print_once(reason)
         return reason
 
-    def _tell(self, reason: str) -> None:
-        if reason not in self._told:
+    def _print_once(self, reason: str) -> None:
+        if reason not in self._printed:
             complain(reason)
-            self._told.add(reason)
+            self._printed.add(reason)
 
 
 def _describe(pid: int, source: "LeakSource") -> "TrackedSource":

@@ -150,7 +150,7 @@ def _compare(arguments: Namespace, settings: Settings) -> None:
     pairs = pair_profiles(*arguments.paths)
     if arguments.figure is not None:
         _check_one(arguments.figure, len(pairs))
-        _tell_written(write_differences(pairs, arguments.figure.path, file=arguments.figure.file))
+        _print_written(write_differences(pairs, arguments.figure.path, file=arguments.figure.file))
     if arguments.json:
         print_differences_as_json(pairs)
     elif arguments.figure is None or arguments.format == "text":
@@ -162,7 +162,7 @@ def _print(arguments: Namespace, settings: Settings) -> None:
     figure: FigureTarget | None = arguments.figure
     if figure is not None:
         _check_one(figure, len(profiles))
-        _tell_written(write_charts(profiles, figure.path, has_figures=not arguments.pages, file=figure.file))
+        _print_written(write_charts(profiles, figure.path, has_figures=not arguments.pages, file=figure.file))
     if arguments.json:
         print_modules_as_json(profiles)
     elif arguments.figure is None or arguments.format == "text":
@@ -185,7 +185,7 @@ def _check_one(figure: FigureTarget, charts: int) -> None:
         )
 
 
-def _tell_written(paths: "Sequence[Path]") -> None:
+def _print_written(paths: "Sequence[Path]") -> None:
     if not paths:
         complain("no file was written: the profile has no modules to draw", program="vramscope modules")
     for path in paths:
@@ -399,12 +399,12 @@ def _find_ranks(client: "Client", wanted: Wanted) -> "list[RankSample]":
     if found:
         return found
     others = ", ".join(f"{rank.pid} ({name_process(rank)})" for rank in reporting[:8])
-    told = (
+    hint = (
         f"these processes do: {others}"
         if others
         else "start the job with `vramscope run`, or use `vramscope attach`"
     )
-    raise UsageError(f"{wanted.name} does not report to the agent; {told}")
+    raise UsageError(f"{wanted.name} does not report to the agent; {hint}")
 
 
 DIFFERENCE_ICICLE = "difference_icicle"

@@ -77,7 +77,7 @@ def run(arguments: Namespace) -> int:
     options = read_watch_options(arguments, "oom", DEFAULTS)
     if arguments.monitor:
         duration_s = None if arguments.watch_duration is None else options.duration_s
-        options = options._replace(duration_s=duration_s, is_told=True)
+        options = options._replace(duration_s=duration_s, prints_findings=True)
 
     def build(watch: "Watch", log: "RunLog") -> "Report":
         return build_oom(log, watch.provenance, thresholds)

@@ -254,7 +254,7 @@ def train_and_print(arguments: Namespace) -> int:
             runs = run_phases(training, arguments.device, on_phase=progress.show)
         if not runs:
             return 0  # another rank of this node prints them all
-        progress.tell_device(runs[0])
+        progress.print_device(runs[0])
         if arguments.try_advice:
             trials = try_changes(PROGRAM, training, arguments.device, runs)
     deliver(_describe(runs, trials, arguments.format, settings), arguments.output)
@@ -269,7 +269,7 @@ class PhaseProgress:
         setup = 1 if training.privacy == "none" else 2
         self._total = setup + training.num_steps * len(STEP_PHASES)
         self._is_quiet = os.environ.get("LOCAL_RANK", "0") != "0"
-        self._is_told = device != "cuda"
+        self._is_printed = device != "cuda"
         self.bar = ProgressLine(PROGRAM, "phases")
         # Writes the report so far, so that it survives a kill.
         self.keep: Callable[[PhaseRun], None] | None = None
@@ -277,18 +277,18 @@ class PhaseProgress:
 
     def show(self, run: "PhaseRun") -> None:
         if not self._is_quiet:
-            self.tell_device(run)
+            self.print_device(run)
             self.bar.show_count(len(run.phases), self._total, _describe_newest(run))
             now_s = time.monotonic()
             if self.keep is not None and now_s >= self._keep_due_s:
                 self._keep_due_s = now_s + _KEEP_EVERY_S
                 self.keep(msgspec.structs.replace(run, end="interrupted"))
 
-    def tell_device(self, run: "PhaseRun") -> None:
+    def print_device(self, run: "PhaseRun") -> None:
         """Print once that the device is not CUDA."""
-        if not self._is_told and run.device.kind != "cuda" and run.device.note is not None:
+        if not self._is_printed and run.device.kind != "cuda" and run.device.note is not None:
             complain(run.device.note, program=PROGRAM)
-        self._is_told = True
+        self._is_printed = True
 
 
 def _describe_newest(run: "PhaseRun") -> str:

@@ -66,10 +66,10 @@ def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
     from vramscope.engine.cluster.connections import RemoteWorkerLink
     from vramscope.engine.cluster.trust import read_trust
 
-    def tell(sentence: str) -> None:
+    def warn(sentence: str) -> None:
         complain(sentence, program="vramscope worker")
 
     with given_by("--connect", host):
         address = parse_address(host)
-    link = RemoteWorkerLink(address, read_trust(is_insecure=False), tell)
+    link = RemoteWorkerLink(address, read_trust(is_insecure=False), warn)
     return run_worker(link, chosen=chosen)
