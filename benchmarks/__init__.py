@@ -1,1 +1,1 @@
-"""What vramscope costs, measured beside a peer in the same run on the same pretend driver."""
+"""What vramscope costs, measured with a peer in the same run on the same pretend driver."""

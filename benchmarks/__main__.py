@@ -128,7 +128,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}; all")
     parser.add_argument("--devices", type=int, nargs="+", default=[8, 64], help="of the live view (8 64)")
-    parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts (3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs; the median counts (3)")
     parser.add_argument("--samples", type=int, default=SAMPLES, help=f"of each series ({SAMPLES:,})")
     parser.add_argument(
         "--megabytes", type=float, default=MEGABYTES, help=f"of traces to import ({MEGABYTES:g})"
@@ -157,7 +157,7 @@ def add_live_views(report: Report, options: argparse.Namespace) -> None:
 
 
 def add_agent(report: Report, options: argparse.Namespace) -> None:
-    """Measure the agent alone, and a bare loop beside it."""
+    """Measure the agent alone, and a bare loop next to it."""
     results = measure_agent(8, options.runs, options.window)
     table, figures = format_live_views(results), [asdict(result) for result in results]
     report.add("agent", table, figures, judge_agent(*results))
@@ -197,7 +197,7 @@ def add_simulation(report: Report, options: argparse.Namespace) -> None:
 
 
 def add_step_estimate(report: Report, options: argparse.Namespace) -> None:
-    """Measure estimates of a training step beside PyTorch's own."""
+    """Measure estimates of a training step, and PyTorch's own."""
     del options
     runs = measure_step_estimate()
     report.add(

@@ -1,4 +1,4 @@
-"""CPU and memory of the agent alone: hub and worker, no viewer; and of a bare loop beside it."""
+"""CPU and memory of the agent alone: hub and worker, no viewer; and of a bare loop next to it."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from .programs import ENVIRONMENT
 def measure_agent(devices: int, runs: int, window_s: float) -> tuple[Steadiness, Steadiness]:
     """Measure `vramscope agent` with memory sampled at its default rate, and a loop that only reads it.
 
-    What a wake-up costs is a matter of the machine and of what else runs on it: the loop tells it apart.
+    What a wake-up costs depends on the machine and on what else runs on it: the loop shows how much.
     """
     agent, loop = Steadiness("vramscope agent", devices), Steadiness("bare loop", devices)
     for _ in range(runs):
@@ -42,7 +42,7 @@ def _measure_once(
     try:
         wait_for_worker(mark, log)
         time.sleep(SETTLE_S)
-        costs, bare = measure_beside(loop.pid, mark, window_s)
+        costs, bare = measure_with_loop(loop.pid, mark, window_s)
         for role, cost in costs.items():
             agent_result.costs.setdefault(role, []).append(cost)
         loop_result.costs.setdefault("all", []).append(bare)
@@ -56,7 +56,7 @@ def _measure_once(
         machine.wait_until_gone(mark)
 
 
-def measure_beside(loop_pid: int, mark: str, window_s: float) -> tuple[dict[str, Cost], Cost]:
+def measure_with_loop(loop_pid: int, mark: str, window_s: float) -> tuple[dict[str, Cost], Cost]:
     """Return what the processes of a mark cost over a window, and what the loop did."""
     before, began_s = observe([loop_pid])[loop_pid], time.monotonic()
     costs = measure_cost(mark, window_s)

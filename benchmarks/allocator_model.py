@@ -50,7 +50,7 @@ def measure_allocator_model(runs: int) -> list[AllocatorSpeed]:
     """Return the speed of calls and of replays, on steps that are alike and on steps of all lengths.
 
     Args:
-        runs: Runs of each, in turn, of which the median counts.
+        runs: Runs of each, in turn; the median counts.
     """
     traces = {
         "same length": make_training_trace(STEPS),

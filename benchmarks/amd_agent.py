@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.engine.sources.drm_root import DrmMachine
 
-from .agent import measure_beside, wait_for_worker
+from .agent import measure_with_loop, wait_for_worker
 from .measure.processes import MARK
 from .programs import ENVIRONMENT
 
@@ -114,7 +114,7 @@ def _measure_once(folder: Path, used: list[Path], window_s: float) -> None:
             encoding="utf-8",
             check=False,
         ).stdout
-        costs, bare = measure_beside(loop.pid, mark, window_s)
+        costs, bare = measure_with_loop(loop.pid, mark, window_s)
         roles = "  ".join(f"{role} {cost.cpu_percent:.3f} %" for role, cost in sorted(costs.items()))
         what = f"{seen.count('MI300X')} devices, {seen.count('sleep infinity')} processes"
         load = os.getloadavg()[0]

@@ -118,15 +118,15 @@ def measure_stress() -> dict[str, float]:
         tempfile.TemporaryDirectory(prefix="vs-", dir="/tmp") as folder,
         _job(_HAMMERING, Path(folder)) as job,
     ):
-        told = Path(folder) / "beats"
-        text = f"beat.append(1); open({str(told)!r}, 'w').write(str(len(beat)))\n".encode()
+        beats = Path(folder) / "beats"
+        text = f"beat.append(1); open({str(beats)!r}, 'w').write(str(len(beat)))\n".encode()
         for turn in range(1, STRESS_TIMES + 1):
             begun_s = time.monotonic()
             injection = injector.enter(find_interpreter(read_status(job.pid)), text)
             stopped.append(injection.stopped_s)
             taken.append(time.monotonic() - begun_s)
             deadline_s = time.monotonic() + 10.0
-            while (told.read_text() if told.exists() else "") != str(turn):
+            while (beats.read_text() if beats.exists() else "") != str(turn):
                 if time.monotonic() > deadline_s or job.poll() is not None:
                     raise RuntimeError(f"the payload of turn {turn} was never run")
                 time.sleep(0.01)

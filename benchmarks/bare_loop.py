@@ -10,7 +10,7 @@ INTERVAL_S = 0.1
 
 
 class Memory(ctypes.Structure):
-    """What the driver tells of a device's memory, in bytes (`nvmlMemory_t`)."""
+    """Memory of a device as the driver reports it, in bytes (`nvmlMemory_t`)."""
 
     _fields_ = [
         ("total", ctypes.c_ulonglong),

@@ -3,7 +3,7 @@
 python -m benchmarks.cluster_analysis [SECONDS]
 
 Snapshots are made beforehand, second by second; only what the analysis does with them is counted. All ranks
-end a step every second, so that everything is compared; one grows, and one is foreseen to run out.
+end a step every second, so that everything is compared; one grows, and one is forecast to run out.
 """
 
 import sys

@@ -37,7 +37,7 @@ class WatchedTrend:
     growth_s: float | None
     full_s: float | None
     fillings: tuple[float, ...]
-    """When `filling` was said anew."""
+    """When `filling` was said again."""
     last_word: str
     """The word that stood a minute before the card was full; empty where it never was."""
     time_error: float | None
@@ -164,7 +164,7 @@ class TrendScore:
 
     @property
     def recall(self) -> float | None:
-        """Share of runs that fill of which it was said in time."""
+        """Share of the runs that fill for which it was said in time."""
         return self.said / self.fill if self.fill else None
 
     @property

@@ -80,7 +80,7 @@ def _spread_places(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def keep_losses(training: Training, *, is_faulty: bool) -> None:
-    """Append each loss to a list, and with it its graph, which the backward pass was told to keep."""
+    """Append each loss to a list, and with it its graph, which the backward pass was asked to keep."""
     loss = training.step(keeps_graph=is_faulty)
     if is_faulty:
         training.kept.append(loss)

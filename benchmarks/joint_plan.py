@@ -36,7 +36,7 @@ def measure_joint_plan(runs: int) -> list[SearchTime]:
     """Return the times of some searches.
 
     Args:
-        runs: Of each, of which the quickest counts.
+        runs: Of each; the quickest counts.
     """
     return [_measure(*case, runs) for case in CASES]
 

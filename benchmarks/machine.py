@@ -23,7 +23,7 @@ class Machine:
     """Pretend devices and the environment in which a program finds them.
 
     Each device's memory is a sawtooth of two seconds (a training step); every fourth adds a spike of
-    0.4 s, and the last one grows. The library computes it on every call, so nothing runs beside.
+    0.4 s, and the last one grows. The library computes it on every call, so nothing else runs.
     """
 
     def __init__(self, devices: int, name: str = "NVIDIA H100 80GB HBM3") -> None:

@@ -1,7 +1,7 @@
 """How far the memory theory is from what was measured: python -m benchmarks.memory_theory CSV.
 
-The file has the columns that `vramscope estimate --batch` reads, and beside them what a run measured on its
-last rank: `mem_allocated_last_bytes` between steps and `mem_max_allocated_peak_bytes` at most. Beside our
+The file has the columns that `vramscope estimate --batch` reads, and what a run measured on its last
+rank: `mem_allocated_last_bytes` between steps and `mem_max_allocated_peak_bytes` at most. Next to our
 errors stand those of the formula that Megatron-LM publishes, on the same rows: its states against what stays
 allocated, its total against the peak. It knows no last stage, and so answers another question in part.
 """
@@ -27,7 +27,7 @@ from .measure.tables import format_number, format_table
 
 ALLOCATED, PEAK = "mem_allocated_last_bytes", "mem_max_allocated_peak_bytes"
 CAPACITY_MIB = {"a100": 81_920, "h100": 81_559, "h200": 143_771, "b200": 183_359, "gb200": 189_471}
-"""Memory of a GPU as its driver tells it, of the largest one of each kind."""
+"""Memory of a GPU as its driver reports it, of the largest one of each kind."""
 TARGET_PEAK_PERCENT, TARGET_ALLOCATED_PERCENT, TARGET_WORST_PERCENT = 6.0, 3.0, 25.0
 
 

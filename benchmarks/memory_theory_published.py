@@ -1,12 +1,12 @@
-"""The memory theory beside figures that others published: python -m benchmarks.memory_theory_published.
+"""The memory theory and the values that others published: python -m benchmarks.memory_theory_published.
 
 Each row names its source. `peak` and `states` are what PyTorch's allocator counted and can be compared.
 `reserved` is more than that by what fragmentation takes, an upper bound: torchtitan's table does not say
-which of the two it has. What a source does not tell, and was chosen knowing its figures, is in the column
+which of the two it has. What a source does not say, and was chosen knowing its values, is in the column
 `assumed`.
 
 Not here, for want of sizes: DeepSpeed issue 1378 (a pipelined GPT, stage by stage) and Megatron-LM pull
-request 482 (Llama 2 7B; neither its sequence nor its optimizer is told).
+request 482 (Llama 2 7B; neither its sequence nor its optimizer is known).
 """
 
 import sys
@@ -202,7 +202,7 @@ ROWS: tuple[Published, ...] = (
         "layer",
         514.5634765625 / 1024,
         _count_llama_layer,
-        "4,096 tokens, as its checkpoint of 32 MB tells",
+        "4,096 tokens, as its checkpoint of 32 MB shows",
     ),
     _sweep(4, 32, 76.0 * 1024),
     _sweep(8, 16, 73.6 * 1024),
@@ -238,14 +238,14 @@ ROWS: tuple[Published, ...] = (
 
 
 def format_rows(rows: Sequence[Published] = ROWS) -> str:
-    """Return every figure with ours beside it, as text."""
+    """Return every value with ours next to it, as text."""
     cells = []
     for row in rows:
         ours = row.work_out() / GIB
         error = 100 * (ours / row.measured_gib - 1)
-        told = f"{ours:.3f}" if row.measured_gib < 1 else f"{ours:.2f}"
+        shown = f"{ours:.3f}" if row.measured_gib < 1 else f"{ours:.2f}"
         sign = f"{error:+.1f}" if row.kind != "saving" else f"{ours - row.measured_gib:+.2f} GiB"
-        cells.append([row.name, row.kind, f"{row.measured_gib:.3f}", told, sign, row.assumed])
+        cells.append([row.name, row.kind, f"{row.measured_gib:.3f}", shown, sign, row.assumed])
     head = ["what", "kind", "published GiB", "ours GiB", "error %", "assumed"]
     sources = sorted({row.source for row in rows})
     return "\n".join([format_table("published figures, and ours", head, cells), "", "sources:", *sources])

@@ -1,8 +1,8 @@
-"""What memory by module costs a training step: ours beside the method of InternLM's profiler, in one process.
+"""What memory by module costs a training step: ours and the method of InternLM's profiler, in one process.
 
 That method keeps the sizes of the leaves' outputs in forward hooks, writes totals after each forward and
 backward pass, and at each step goes through the optimizer's state and writes its tree. It measures nothing.
-It is made here anew, by its description; rounds of the three take turns on models of one size.
+It is written here from its description; rounds of the three take turns on models of one size.
 """
 
 import json
@@ -127,8 +127,8 @@ def measure_module_profiler(rounds: int = ROUNDS) -> ProfilerCost:
         command = [sys.executable, "-c", _STEPPER, str(workloads), folder, str(rounds), str(STEPS)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    told = json.loads(done.stdout)
-    return ProfilerCost(told["tensors"], *(told[method] for method in METHODS))
+    measured = json.loads(done.stdout)
+    return ProfilerCost(measured["tensors"], *(measured[method] for method in METHODS))
 
 
 def format_module_profiler(cost: ProfilerCost) -> str:

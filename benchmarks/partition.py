@@ -1,4 +1,4 @@
-"""How fast and how good exact partitions are, beside DeepSpeed's rule and a plain dynamic programme.
+"""How fast and how good exact partitions are, compared with DeepSpeed's rule and a plain dynamic programme.
 
 DeepSpeed's `partition_balanced` (since its pull request 4312) makes the difference of the dearest and the
 cheapest stage small, by a recursion over layers and stages that keeps one best prefix for each. That rule is
@@ -32,7 +32,7 @@ _Prefix = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class PartitionTime:
-    """CPU time of one split: of the exact one the quickest of some runs; None of a peer that was stopped."""
+    """CPU time of one split: of the exact one the quickest of some runs; None for a peer that was stopped."""
 
     what: str
     layers: int
@@ -55,7 +55,7 @@ def measure_partition(runs: int) -> tuple[list[PartitionTime], PartitionQuality]
     """Return times on several rows of layers, and how often the peer's split is worse.
 
     Args:
-        runs: Runs of the exact split, of which the quickest counts.
+        runs: Runs of the exact split; the quickest counts.
     """
     source = random.Random(7)
 

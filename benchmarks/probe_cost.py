@@ -1,4 +1,4 @@
-"""What the probe costs the training: CPU time that is counted, and paired wall times beside it."""
+"""What the probe costs the training: CPU time that is counted, and paired wall times."""
 
 import json
 import random
@@ -164,7 +164,7 @@ def judge_probe_cost(cost: ProbeCost) -> list[Budget]:
 
 
 def _train(way: str, amount: float) -> str:
-    """Run the training beside a hub that does nothing but read, and return what it printed."""
+    """Run the training with a hub that does nothing but read, and return what it printed."""
     with tempfile.TemporaryDirectory(prefix="vs-bench-", dir="/tmp") as folder:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(str(Path(folder) / PROBE_SOCKET_NAME))
@@ -189,7 +189,7 @@ def _drain(listener: socket.socket) -> None:
 
 
 def _take_all(peer: socket.socket) -> bool:
-    """Take what waits, and tell whether the other end is still there."""
+    """Take what waits; return whether the other end is still there."""
     while True:
         try:
             if not peer.recv(MAX_PACKET_BYTES, socket.MSG_DONTWAIT):

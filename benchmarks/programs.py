@@ -1,4 +1,4 @@
-"""What is measured: vramscope, and the peer beside it."""
+"""What is measured: vramscope, and its peer."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ PEERS = ROOT / ".venv" / "peers" / "bin"
 
 @dataclass(frozen=True)
 class Program:
-    """One monitor as a person starts it, and how to tell what it shows."""
+    """One monitor as a person starts it, and how to recognize what it shows."""
 
     name: str
     live: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Record training with faults on the simulated device: python -m benchmarks.record_verdict_runs [NAME ...].
 
 Each job runs under `vramscope run --simulate` with an agent of its own, whose samples are written to
-benchmarks/verdict_runs/recorded. Steps, floors and peaks are what the probe told of a real program; the card
-and its allocator are modelled.
+benchmarks/verdict_runs/recorded. Steps, floors and peaks are what the probe reported of a real program; the
+card and its allocator are modelled.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Recording: bytes of a sample, CPU of the writer, and how soon a moment of a long day is found.
 
-Three kinds of samples: what the real sampler tells of pretend devices, whose memory is a sawtooth; figures
+Three kinds of samples: what the real sampler reads from pretend devices, whose memory is a sawtooth; figures
 whose lower 32 bits are noise, the worst case; and the same noise of many nodes at once. The peer is what
 `vramscope --json` prints, through gzip.
 """

@@ -93,7 +93,7 @@ class Viewers:
 
 
 class ListeningAgent(NamedTuple):
-    """An agent that listens, and what runs beside it."""
+    """An agent that listens, and what runs next to it."""
 
     hub: int
     """Process id."""
@@ -104,7 +104,7 @@ class ListeningAgent(NamedTuple):
 
 @contextmanager
 def listening_agent(devices: int, pair: KeyPair) -> Iterator[ListeningAgent]:
-    """Run an agent that listens on loopback with a key, and a bare loop beside it."""
+    """Run an agent that listens on loopback with a key, and a bare loop next to it."""
     address = TcpAddress(LOOPBACK, free_port())
     with ExitStack() as stack:
         machine = stack.enter_context(Machine(devices))

@@ -1,4 +1,4 @@
-"""Replay: CPU until a moment is worked out, anew and from a state that was kept, and of many nodes at once.
+"""Replay: CPU until a moment is worked out, from the start, from a kept state, and of many nodes at once.
 
 The peer of going back is the same player that keeps nothing, in turn on the same recording.
 """
@@ -40,7 +40,7 @@ class ReplayCost:
     """Seconds of CPU, medians."""
 
     anew_s: float
-    """Ten seconds back, all that is before the moment fed anew."""
+    """Ten seconds back, all that is before the moment fed again."""
     kept_s: float
     """The same from a state that was kept."""
     anew_ranks_s: float
@@ -56,7 +56,7 @@ def measure_replay(runs: int) -> ReplayCost:
     """Return what moving in a replay costs.
 
     Args:
-        runs: Jumps of each kind of which the median counts.
+        runs: Jumps of each kind; the median counts.
     """
     with tempfile.TemporaryDirectory(prefix="replay-") as name:
         folder = Path(name)
@@ -71,13 +71,13 @@ def measure_replay(runs: int) -> ReplayCost:
 def format_replay(cost: ReplayCost) -> str:
     """Return the table of what moving in a replay costs."""
     rows = [
-        [f"{DEVICES} devices, 10 s back, anew", format_number(cost.anew_s, 3), ""],
-        ["… from a kept state", format_number(cost.kept_s, 3), _tell_ratio(cost.anew_s, cost.kept_s)],
-        ["with training processes, anew", format_number(cost.anew_ranks_s, 3), ""],
+        [f"{DEVICES} devices, 10 s back, from the start", format_number(cost.anew_s, 3), ""],
+        ["… from a kept state", format_number(cost.kept_s, 3), _format_ratio(cost.anew_s, cost.kept_s)],
+        ["with training processes, from the start", format_number(cost.anew_ranks_s, 3), ""],
         [
             "… from a kept state",
             format_number(cost.kept_ranks_s, 3),
-            _tell_ratio(cost.anew_ranks_s, cost.kept_ranks_s),
+            _format_ratio(cost.anew_ranks_s, cost.kept_ranks_s),
         ],
         [f"{NODES} nodes of {DEVICES} devices open", format_number(cost.open_nodes_s, 3), ""],
         ["… the node that is looked at, after a jump", format_number(cost.seen_node_s, 3), ""],
@@ -85,12 +85,12 @@ def format_replay(cost: ReplayCost) -> str:
     return format_table("Replay: seconds of CPU (medians)", ["", "seconds", "times faster"], rows)
 
 
-def _tell_ratio(anew_s: float, kept_s: float) -> str:
-    return format_number(anew_s / kept_s, 0)
+def _format_ratio(fresh_s: float, kept_s: float) -> str:
+    return format_number(fresh_s / kept_s, 0)
 
 
 def _measure_back(path: Path, runs: int) -> tuple[float, float]:
-    """Return the seconds to go back by ten seconds, anew and from what was kept, in turn."""
+    """Return the seconds to go back by ten seconds, from the start and from what was kept, in turn."""
     tape = RecordingTape(path)
     players = [
         NodePlayer(
@@ -107,8 +107,8 @@ def _measure_back(path: Path, runs: int) -> tuple[float, float]:
         _go(player, at_s)
     times_s = [[_go(player, at_s - BACK_S * run) for player in players] for run in range(1, runs + 1)]
     tape.close()
-    anew_s, kept_s = (median(column) for column in zip(*times_s, strict=True))
-    return anew_s, kept_s
+    fresh_s, kept_s = (median(column) for column in zip(*times_s, strict=True))
+    return fresh_s, kept_s
 
 
 def _go(player: NodePlayer, time_s: float) -> float:

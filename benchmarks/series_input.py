@@ -49,7 +49,7 @@ def measure_series(samples: int, runs: int) -> list[SeriesRun]:
 
     Args:
         samples: Lines of each file.
-        runs: Fresh processes of which the one with the least CPU time counts: others disturb, nothing helps.
+        runs: Fresh processes; the one with the least CPU time counts: others disturb, nothing helps.
     """
     found = []
     with tempfile.TemporaryDirectory(prefix="series-") as folder:

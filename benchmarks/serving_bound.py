@@ -176,11 +176,11 @@ def _find_chances(
     seed = 1000 * int(now_s)
     coming = []
     for knowledge in KNOWLEDGES:
-        rates = _foresee(traffic.rate_per_s, knowledge.rate, now_s, seconds)
+        rates = _predict_rates(traffic.rate_per_s, knowledge.rate, now_s, seconds)
         if knowledge.rate == "counted" and traffic.think_s is None:
             rates = np.array([counted.ahead(second) for second in range(seconds)])
         coming.append(
-            (rates, _foresee(traffic.length or Rate(((0.0, 1.0),)), knowledge.rate, now_s, seconds))
+            (rates, _predict_rates(traffic.length or Rate(((0.0, 1.0),)), knowledge.rate, now_s, seconds))
         )
     rates, factors = (np.max(of, axis=0) for of in zip(*coming, strict=True))
     _, most = engine.roll_ahead(rates, factors, redraws=True, futures=FIRST, screen=FIRST, seed=seed)
@@ -196,7 +196,7 @@ def _find_chances(
     return found
 
 
-def _foresee(rate: Rate, known: str, now_s: float, seconds: int) -> Numbers:
+def _predict_rates(rate: Rate, known: str, now_s: float, seconds: int) -> Numbers:
     ahead = np.arange(seconds, dtype=np.float64)
     if known == "coming":
         return np.array([rate.at(now_s + second) for second in ahead])

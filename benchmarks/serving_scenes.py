@@ -420,7 +420,7 @@ def _drift(draw: Rng, split: Split) -> Scene:
 
 
 def _terrace(draw: Rng, split: Split) -> Scene:
-    """Load that grows within minutes to one height after another, all of which the pool holds."""
+    """Load that grows within minutes to one height after another; the pool holds all of them."""
     server = _Server(draw, split)
     points = [(0.0, 0.15)]
     at_s = 900.0

@@ -131,7 +131,7 @@ def list_samples(scene: Scene, server: SimulatedServer) -> Iterator[Sample]:
             counters.prefix_hits,
             finished=counters.finished,
         )
-        told = ServerSample(
+        server_sample = ServerSample(
             "vLLM",
             "http://127.0.0.1:8000",
             engines=(reading,),
@@ -139,7 +139,7 @@ def list_samples(scene: Scene, server: SimulatedServer) -> Iterator[Sample]:
             most_sequences=setup.most_sequences if scene.is_limit_known else None,
         )
         device = DeviceSample("GPU-0", 0, age_s=0.0, memory=MemoryReading(total, used, total - used))
-        yield Sample("bench", seq, 1.6e9 + server.now_s, READ_EVERY_S, (device,), servers=(told,))
+        yield Sample("bench", seq, 1.6e9 + server.now_s, READ_EVERY_S, (device,), servers=(server_sample,))
 
 
 class KnownRate:
@@ -187,7 +187,7 @@ def watch_serving_one(task: Task, *, knows_rate: bool = False) -> Watched:
 def _watch(task: Task, scene: Scene, server: SimulatedServer) -> Watched:
     analyzer = ServingAnalyzer()
     opened: dict[str, list[float | None]] = {}
-    told: list[tuple[float, float]] = []
+    forecasts: list[tuple[float, float]] = []
     first_s: float | None = None
     for sample in list_samples(scene, server):
         at_s = sample.time_s - 1.6e9
@@ -199,11 +199,11 @@ def _watch(task: Task, scene: Scene, server: SimulatedServer) -> Watched:
                 span[1] = at_s
             left = next((it.value for it in finding.evidence if it.name == "time to exhaustion"), None)
             if isinstance(left, float):
-                told.append((at_s, left))
+                forecasts.append((at_s, left))
         first_s = server.engines[0].counters.first_preemption_s
         if first_s is not None:
             break
-    before = [left - LEAD_S for at_s, left in told if first_s is not None and at_s <= first_s - LEAD_S]
+    before = [left - LEAD_S for at_s, left in forecasts if first_s is not None and at_s <= first_s - LEAD_S]
     return Watched(
         name_serving_family(task),
         f"{name_serving_family(task)}/{task[2]}",
@@ -313,7 +313,7 @@ def main() -> int:
     parser.add_argument("--split", choices=SPLITS, default="sealed")
     parser.add_argument("--family", nargs="+")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--known-rate", action="store_true", help="tell the forecast the true arrival rate")
+    parser.add_argument("--known-rate", action="store_true", help="give the forecast the true arrival rate")
     parser.add_argument("--every", type=int, default=1, help="only each N-th seed")
     options = parser.parse_args()
     tasks = [

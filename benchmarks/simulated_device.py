@@ -60,7 +60,7 @@ class SimulationCost:
 
 
 class Stepper:
-    """A training process that makes one step when it is told to."""
+    """A training process that makes one step when it is asked to."""
 
     def __init__(self, is_simulated: bool) -> None:
         environment = {

@@ -72,10 +72,10 @@ class SnapshotReading:
 
 
 def measure_snapshot_reader(runs: int) -> list[SnapshotReading]:
-    """Return what reading costs with blocks alone, and with events beside them.
+    """Return what reading costs with blocks alone, and with blocks and events.
 
     Args:
-        runs: Fresh processes of which the median counts.
+        runs: Fresh processes; the median counts.
     """
     readings = []
     with tempfile.TemporaryDirectory(prefix="snapshots-") as folder:

@@ -165,9 +165,9 @@ def main() -> int:
             TmuxWindow(find_vramscope().live, machine.env, mark, Path(machine.folder), SIZES[0])
         )
         window.wait_for("GiB", timeout_s=60.0)
-        stack.enter_context(run_beside("--json", machine=machine, mark=mark))
+        stack.enter_context(run_meanwhile("--json", machine=machine, mark=mark))
         recorded = str(Path(machine.folder) / "soak.vram")
-        stack.enter_context(run_beside("record", "--output", recorded, machine=machine, mark=mark))
+        stack.enter_context(run_meanwhile("record", "--output", recorded, machine=machine, mark=mark))
         jobs = Jobs(machine, locate_runtime_folder(machine.env), chance)
         stack.callback(jobs.end)
         hands = Hands(window, chance)
@@ -204,7 +204,7 @@ def count_seconds(end_s: float) -> Iterator[int]:
 
 
 @contextmanager
-def run_beside(*arguments: str, machine: Machine, mark: str) -> Iterator[None]:
+def run_meanwhile(*arguments: str, machine: Machine, mark: str) -> Iterator[None]:
     """Run vramscope without a terminal meanwhile; what it prints is not kept."""
     process = subprocess.Popen(
         [*find_vramscope().live, *arguments],

@@ -1,4 +1,4 @@
-"""What an estimate of a training step costs and says, beside PyTorch's own MemTracker in the same run."""
+"""What an estimate of a training step costs and says, and PyTorch's own MemTracker in the same run."""
 
 import json
 import os
@@ -37,10 +37,10 @@ class EstimateRun:
 
 def measure_step_estimate() -> list[EstimateRun]:
     """Return MemTracker, the traced step and the extrapolated one, of a GPT of 1.6 B parameters."""
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, str(_GPT), str(LAYERS)], capture_output=True, text=True, check=True
     )
-    found = json.loads(told.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
     tracker = EstimateRun("MemTracker of PyTorch", found["seconds"], int(found["requested_peak_bytes"]))
     return [tracker, _estimate("traced", is_full=True), _estimate("extrapolated", is_full=False)]
 
@@ -53,7 +53,7 @@ def judge_step_estimate(runs: list[EstimateRun]) -> list[Budget]:
         Budget(
             "estimate of a step, × the time of MemTracker", traced.seconds / tracker.seconds, MOST_SHARE, "×"
         ),
-        Budget("its live bytes beside those of MemTracker", abs(off), 0, "B"),
+        Budget("its live bytes, off those of MemTracker", abs(off), 0, "B"),
     ]
 
 

@@ -90,7 +90,7 @@ class IndexCost:
     """Preparing the grid of 4,096 cells for a screen."""
     opened_cpu_s: float
     moved_cpu_s: float
-    """Drawing the lines of a window of 44 rows and 24 columns anew, after a key."""
+    """Drawing the lines of a window of 44 rows and 24 columns again, after a key."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def measure_sweep(runs: int) -> SweepCost:
     """Return what a sweep costs from its folders to its figure.
 
     Args:
-        runs: Fresh processes of which the one with the least CPU time counts.
+        runs: Fresh processes; the one with the least CPU time counts.
     """
     with tempfile.TemporaryDirectory(prefix="sweep-") as name:
         folder = Path(name)

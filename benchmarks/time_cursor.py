@@ -64,7 +64,7 @@ def measure_time_cursor(runs: int) -> CursorCost:
     """Return what opening a trace costs, and each question about it.
 
     Args:
-        runs: Fresh processes of which the median counts.
+        runs: Fresh processes; the median counts.
     """
     with tempfile.TemporaryDirectory(prefix="cursor-") as folder:
         path = Path(folder) / "trace.pickle"

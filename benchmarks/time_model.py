@@ -3,7 +3,7 @@
 The files are vTrain's ground truth (github VIA-Research/vTrain, `data/ground_truth_*.csv`; arXiv
 2312.12391): GPTs trained with Megatron-LM on A100 in nodes of 8 with NVLink and 800 Gbit/s of network, full
 recomputation, fp16, no flash attention, no overlap. Nothing is fitted to the rows that are judged; further
-lines learn an efficiency, the host's time of a launch and a factor from other rows. Beside it stands 6 N
+lines learn an efficiency, the host's time of a launch and a factor from other rows. Next to it stands 6 N
 tokens over the peak at one efficiency, which is fitted to the rows that it is judged on.
 """
 

@@ -1,7 +1,7 @@
 """The time model against published throughputs: table 1 of Narayanan et al., arXiv 2104.04473.
 
 GPTs of 1.7B to 1T parameters on A100 with full recomputation, sequences of 2,048 tokens, 51,200 words.
-Micro-batch and pieces of each rank are not told: they were tuned, and so the best of those that can be
+Micro-batch and pieces of each rank are not known: they were tuned, and so the best of those that can be
 stands here. FLOPs are counted as there, the recomputed pass too.
 """
 

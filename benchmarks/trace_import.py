@@ -59,7 +59,7 @@ def measure_import(megabytes: float, runs: int) -> list[ImportRun]:
 
     Args:
         megabytes: Of all files together.
-        runs: Fresh processes of each in turn, of which the one with the least CPU time counts.
+        runs: Fresh processes of each in turn; the one with the least CPU time counts.
     """
     with tempfile.TemporaryDirectory(prefix="traces-") as name:
         folder, output = Path(name) / "run", Path(name) / "run.vscope"

@@ -1,8 +1,8 @@
-"""Rules that others use to call a leak or foretell an error, beside which ours is scored.
+"""Rules that others use to call a leak or forecast an error; ours is scored with them.
 
 Each sees one level a sample (allocated where it is known, else device used), step floors where they are known
 (else the least of each ten seconds), the recent peak, and what the allocator can get. Each is asked every ten
-seconds, or at every fourth sample. Of a trend that a rule claims, the time foretold is the room left over
+seconds, or at every fourth sample. Of a trend that a rule claims, the forecast time is the room left over
 its slope.
 
 - gpulse: least squares over five minutes of raw level, R² of 0.7 or more and 1 MB/s or more (its
@@ -40,7 +40,7 @@ PEAKS = 30
 CONFIRMED, RETRACTED = 2, 6
 """Answers in a row that open a finding of a rule, and that close it."""
 OOM_SOON_S = 3600.0
-"""A rule warns of an error once it foretells one within the hour, as vramtop caps it."""
+"""A rule warns of an error once it forecasts one within the hour, as vramtop caps it."""
 SHARPNESS = 3.0
 
 
@@ -241,7 +241,7 @@ class Baseline:
             self._open.pop(kind).closed_s = time_s
 
     def forecast(self, time_s: float, horizon_s: float) -> Forecast:
-        """Return what it foretells: certain where room is short, else a logistic function of its time."""
+        """Return its forecast: certain where room is short, else a logistic function of its time."""
         if self._eta_s is None:
             return Forecast(0.0, horizon_s)
         left_s = max(self._eta_s - (time_s - self._asked_s), 0.0)

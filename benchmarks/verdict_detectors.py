@@ -13,7 +13,7 @@ HORIZON_S = 600.0
 OURS = "vramscope"
 SEVERE = ("high", "critical")
 FAULTS = ("leak", "host_leak", "oom", "fragmentation", "divergence", "idle_held")
-"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) tell facts."""
+"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) state facts."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Claim:
 
 
 class Forecast(NamedTuple):
-    """What a detector foretells at one moment; times from that moment on."""
+    """What a detector forecasts at one moment; times from that moment on."""
 
     probability: float | None
     """Of an error within the horizon; None where it says that it does not know."""

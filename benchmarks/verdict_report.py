@@ -34,7 +34,7 @@ def format_scores(title: str, scores: Mapping[str, Score]) -> str:
 def _format_error(value: float | None) -> str:
     if value is None:
         return "—"
-    return "none told" if isinf(value) else f"{100 * value:.1f} %"
+    return "no forecast" if isinf(value) else f"{100 * value:.1f} %"
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -42,7 +42,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 _CELLS: dict[str, Callable[[Score], str]] = {
-    "leaks, of which called": lambda it: f"{it.leak.found}/{it.leak.found + it.leak.missed}",
+    "leaks called, of all": lambda it: f"{it.leak.found}/{it.leak.found + it.leak.missed}",
     "leak precision": lambda it: format_number(it.leak.precision, 3),
     "leak recall": lambda it: format_number(it.leak.recall, 3),
     "leak F1": lambda it: format_number(it.leak.f1, 3),
@@ -265,5 +265,5 @@ def _as_figures(it: Score) -> dict[str, object]:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a figure that JSON can hold: what was never foretold has no error."""
+    """Return a number that JSON can hold: what was never forecast has no error."""
     return None if value is None or isinf(value) else value

@@ -133,7 +133,7 @@ class Score:
         return fmean(self.covered) if self.covered else None
 
     def error_at(self, life_share: float) -> float | None:
-        """Median relative error of the time to the error; what was not foretold counts as infinite."""
+        """Median relative error of the time to the error; what was not forecast counts as infinite."""
         errors = self.errors.get(life_share)
         return median(errors) if errors else None
 
@@ -278,8 +278,8 @@ def _score_steps(total: Score, run: Watched, moment: Moment, forecast: Forecast)
 def _score_time(total: Score, forecast: Forecast, life_share: float, left_s: float) -> None:
     if left_s <= 0:
         return
-    told = forecast.oom_in_s
-    error = float("inf") if told is None else abs(told - left_s) / left_s
+    forecast_s = forecast.oom_in_s
+    error = float("inf") if forecast_s is None else abs(forecast_s - left_s) / left_s
     total.errors.setdefault(life_share, []).append(error)
     if forecast.low_s is not None:
         high_s = float("inf") if forecast.high_s is None else forecast.high_s

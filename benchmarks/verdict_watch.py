@@ -1,4 +1,4 @@
-"""One run before all detectors: what each claimed, and what it foretold at the same moments."""
+"""One run before all detectors: what each claimed, and what it forecast at the same moments."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .verdict_detectors import OURS, Claim, Forecast, Ours
 from .verdict_runs import Shape, Truth
 
 MOMENTS = 40
-"""Moments of every run at which all are asked what they foretell."""
+"""Moments of every run at which all are asked for a forecast."""
 LIFE_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """And of the time from the onset of growth to the error."""
 
@@ -49,7 +49,7 @@ class Labelled(Protocol):
 
 @dataclass(frozen=True)
 class Moment:
-    """What was foretold at one moment, in seconds from the start of the run."""
+    """What was forecast at one moment, in seconds from the start of the run."""
 
     time_s: float
     step: int | None

@@ -1,4 +1,4 @@
-"""Score our verdicts beside the rules of others: `make bench-verdicts`, or -m benchmarks.verdicts --help."""
+"""Score our verdicts and the rules of others: `make bench-verdicts`, or -m benchmarks.verdicts --help."""
 
 import argparse
 import datetime
@@ -132,7 +132,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def choose_tasks(tasks: Sequence[OneTask], options: argparse.Namespace) -> list[OneTask]:
-    """Return the tasks in an order of which any beginning holds every family alike; few for a quick look."""
+    """Return the tasks in an order whose every beginning has all families alike; few for a quick look."""
     ordered = [task for start in range(QUICK) for task in tasks[start::QUICK]]
     return ordered[: -(-len(ordered) // QUICK) if options.quick else None]
 

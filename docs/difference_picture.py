@@ -40,7 +40,7 @@ async def draw_difference(pictures: Path) -> Path:
         for run, sequences in RUNS.items():
             record(folder, run, sequences)
         a, b = (folder / run for run in RUNS)
-        view = view_difference(lambda tell: compare_files(a, b, tell))
+        view = view_difference(lambda report: compare_files(a, b, report))
         app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
         async with app.run_test(size=SIZE) as pilot:
             while view.screen.comparison is None:

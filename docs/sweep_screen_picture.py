@@ -24,7 +24,7 @@ async def draw_sweep_screen(pictures: Path) -> Path:
     """
     with tempfile.TemporaryDirectory() as name:
         index = index_sweeps([write_tree(Path(name))], 80.0)
-    view = view_sweeps(lambda tell: index, [], begin=SweepView("485B_8192gpus_tplimit8"))
+    view = view_sweeps(lambda report: index, [], begin=SweepView("485B_8192gpus_tplimit8"))
     app = TerminalApp(TerminalAbilities(), view=view, clock=SystemClock(), driver_class=None)
     async with app.run_test(size=SIZE) as pilot:
         while not isinstance(app.screen, SweepScreen):

@@ -78,7 +78,7 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
 
-    # A fork has none of the threads that OpenMP had started before it.
+    # A fork lacks the threads that OpenMP had started before it.
     torch.set_num_threads(1)
     request = make_request(is_fake=way == "fake")
     trace: Any = None

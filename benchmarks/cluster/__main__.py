@@ -1,8 +1,9 @@
 """Show a fleet that speaks the real wire, and print what the viewer costs: `python -m benchmarks.cluster`.
 
 The real program in a terminal of 200x50. Eight nodes are real agents on pretend devices, eight are whole hubs
-with an hour of history, of which the viewer follows the first in full; the others are publishers that speak
-the wire, with a port and keys each, a few processes for all of them, whose CPU is nobody's. All on loopback.
+with an hour of history, and the viewer follows the first of them in full; the others are publishers that
+speak the wire, with a port and keys each, a few processes for all of them, whose CPU is nobody's. All on
+loopback.
 """
 
 import argparse

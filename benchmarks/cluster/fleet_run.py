@@ -248,7 +248,7 @@ def _show(
         terminal.press("q")
         terminal.wait_for_end(20.0)
         chunks = terminal.chunks
-    told = json.loads(Path(command[3]).read_text(encoding="utf-8"))
+    noted = json.loads(Path(command[3]).read_text(encoding="utf-8"))
     wall_s, window_s = ended_s - began_s, (began_s, ended_s - 2.0)
     used = {pid: 100 * (after[pid].cpu_s - before[pid].cpu_s) / wall_s for pid in after}
     return FleetFigures(
@@ -256,10 +256,10 @@ def _show(
         used[viewer],
         tuple(sizes),
         written / wall_s,
-        sum(began_s <= it <= ended_s for it in told["drawn_s"]) / wall_s,
+        sum(began_s <= it <= ended_s for it in noted["drawn_s"]) / wall_s,
         find_seen(chunks, played.stop(), window_s, COLUMNS, ROWS),
-        sum(node["dropped"] for node in told["nodes"].values()),
-        sum(node["connection"] == "live" for node in told["nodes"].values()),
+        sum(node["dropped"] for node in noted["nodes"].values()),
+        sum(node["connection"] == "live" for node in noted["nodes"].values()),
         fmean(used[pid] for pid in others.agents) if others.agents else None,
         fmean(used[pid] for pid in others.relays) if others.relays else None,
         max((after[pid].rss_mib for pid in others.relays), default=None),

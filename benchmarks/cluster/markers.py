@@ -32,7 +32,7 @@ class Seen:
     overtaken: int = 0
     """Samples that a newer one replaced before they were drawn."""
     nodes: int = 0
-    """Nodes of which cells were seen."""
+    """Nodes whose cells were seen."""
 
 
 def glyph_of(seq: int) -> str:

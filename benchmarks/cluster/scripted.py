@@ -1,4 +1,4 @@
-"""Samples as a node of eight devices on which a job trains tells them, made from the number of the second."""
+"""Samples as of a node of eight devices on which a job trains, made from the number of the second."""
 
 import math
 from typing import Final, Literal

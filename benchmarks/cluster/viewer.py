@@ -23,7 +23,7 @@ class Counts:
         self._nodes: dict[str, dict[str, Any]] = {}
 
     def install(self) -> None:
-        """Have the program tell of itself."""
+        """Let the program note when it draws and what it missed."""
         show_news, close = FleetScreen.show_news, NodesWatch.close
 
         def draw(screen: FleetScreen) -> None:

@@ -63,7 +63,7 @@ def try_path(site: Site, fault: str, break_: Change, mend: Change, lasts_s: floa
 
 
 def try_link(site: Site, lasts_s: float) -> Row:
-    """Cut the network itself, so that nobody is told."""
+    """Cut the network itself, so that nobody is notified."""
     with site.view() as viewer:
         trial = Trial(viewer)
         site.set_link(is_up=False)
@@ -100,9 +100,9 @@ def try_long_history(site: Site, bytes_per_s: float) -> Row:
         with site.view(path.address) as viewer:
             live_s = viewer.wait_for(lambda line: line["seq"] == HOUR_SAMPLES - 1, began_s) or math.inf
             last = viewer.end()
-        told = f"{path.handed_on_bytes / 1e3:,.0f} kB for {len(last['remembered']):,} samples"
+        sent = f"{path.handed_on_bytes / 1e3:,.0f} kB for {len(last['remembered']):,} samples"
         fault = f"an hour of eight devices joined at {bytes_per_s / 1000:g} kB/s"
-        return Row(fault, None, live_s - began_s, int(last["missing"]), told, "")
+        return Row(fault, None, live_s - began_s, int(last["missing"]), sent, "")
 
 
 def make_hour_of_eight(seq: int) -> Sample:
@@ -181,9 +181,9 @@ def try_clocks(site: Site) -> Iterator[Row]:
             row = trial.finish(f"the agent's clock is {name}")
         right = right or newest["levels"]
         offset = newest["clock_offset_s"]
-        told = "nothing of its clock" if offset is None else f"its clock {offset:+,.1f} s"
+        clock = "nothing of its clock" if offset is None else f"its clock {offset:+,.1f} s"
         risks = "the same risks" if newest["levels"] == right else f"risks {newest['levels']}, not {right}"
-        yield replace(row, said=f"{row.said}; {told}; {risks}")
+        yield replace(row, said=f"{row.said}; {clock}; {risks}")
     site.set_clock(0.0)
     site.restart()
 

@@ -93,7 +93,7 @@ class Site:
         _kill(self._relay)
 
     def restart(self) -> None:
-        """Kill the agent and start it anew."""
+        """Kill the agent and start it again."""
         self.kill()
         self.start()
 
@@ -144,7 +144,7 @@ def open_site(devices: int) -> Iterator[Site]:
 
 @contextmanager
 def _open_namespace() -> Iterator[tuple[str, ...]]:
-    """Make a network for the agent beside ours and a link between; yields what starts a program there."""
+    """Make a network for the agent next to ours and a link between; yields what starts a program there."""
     holder = subprocess.Popen(["unshare", "-n", "sleep", "86400"])
     inside = ("nsenter", "-t", str(holder.pid), "-n")
     try:

@@ -21,7 +21,7 @@ class Row:
     missing: int
     """Samples that the viewer has not in the end, though they lie between others."""
     said: str
-    """What its picture told."""
+    """What its picture said."""
     harm: str
     """What became meanwhile of a viewer that the fault was not meant for, in words; empty where none was."""
 

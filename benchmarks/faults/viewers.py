@@ -59,7 +59,7 @@ class Viewer:
         os.kill(self._process.pid, signal.SIGCONT)
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], since_s: float) -> float | None:
-        """Return when it first told something that meets a condition; None where it did not.
+        """Return when it first wrote a line that meets a condition; None where it did not.
 
         Args:
             condition: Of one line.
@@ -74,12 +74,12 @@ class Viewer:
         return None
 
     def find(self, condition: Callable[[dict[str, Any]], bool], since_s: float) -> float | None:
-        """Return the same of what it has told so far, without waiting."""
-        return next((float(line["told_s"]) for line in self.since(since_s) if condition(line)), None)
+        """Return the same of the lines so far, without waiting."""
+        return next((float(line["written_s"]) for line in self.since(since_s) if condition(line)), None)
 
     def since(self, since_s: float) -> list[dict[str, Any]]:
-        """Return what it has told of its picture since a moment (monotonic seconds)."""
-        return [line for line in self.lines if line.get("told_s", -math.inf) >= since_s]
+        """Return the lines about its picture since a moment (monotonic seconds)."""
+        return [line for line in self.lines if line.get("written_s", -math.inf) >= since_s]
 
     def delays_s(self, since_s: float) -> list[float]:
         """Return how old each sample was, in seconds, when the picture had it; sorted."""
@@ -94,7 +94,7 @@ class Viewer:
         return list(dict.fromkeys(line["reason"] for line in self.since(since_s) if is_lost(line)))
 
     def end(self) -> dict[str, Any]:
-        """End it, and return the last that it told: what it remembers, and what it misses."""
+        """End it, and return its last line: what it remembers, and what it misses."""
         if self._process.poll() is None:
             self.resume()
             self._process.terminate()

@@ -20,7 +20,7 @@ TURN_S = 0.25
 
 
 class Watching:
-    """Follows one node until it is told to end, and writes down each change of its picture."""
+    """Follows one node until it is stopped, and writes down each change of its picture."""
 
     def __init__(self, address: str, output: TextIO) -> None:
         self._output, self._fleet = output, Fleet()
@@ -40,16 +40,16 @@ class Watching:
                     continue
                 self._fleet.note(snapshot, time.time())
                 self._newest = snapshot
-                self._tell(told_s=time.monotonic(), **_describe(snapshot))
+                self._write(written_s=time.monotonic(), **_describe(snapshot))
         remembered: list[int] = []
         dropped = 0
         for node in self._watch.nodes.values():
             remembered += [sample.seq for sample in node.picture.history.samples()]
             dropped += node.picture.newest.samples_dropped
-        self._tell(remembered=remembered, missing=_count_missing(remembered), dropped=dropped)
+        self._write(remembered=remembered, missing=_count_missing(remembered), dropped=dropped)
         self._watch.close()
 
-    def _tell(self, **facts: object) -> None:
+    def _write(self, **facts: object) -> None:
         if self._newest.node:
             node = self._fleet.node(self._newest.node)
             levels = [device.level for device in self._fleet.devices_of(node.name)]
@@ -59,7 +59,7 @@ class Watching:
 
 
 def _describe(snapshot: Snapshot) -> dict[str, object]:
-    """Return what a line tells of a picture."""
+    """Return what a line says about a picture."""
     sample = snapshot.sample
     return {
         "connection": snapshot.connection,
@@ -72,7 +72,7 @@ def _describe(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _count_missing(seqs: list[int]) -> int:
-    """Return how many samples are missing between others; a hub that was restarted counts anew."""
+    """Return how many samples are missing between others; a hub that was restarted counts from 0."""
     return sum(max(0, later - earlier - 1) for earlier, later in _steps(seqs))
 
 

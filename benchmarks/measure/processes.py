@@ -42,7 +42,7 @@ def find_marked(mark: str) -> list[int]:
 
 
 def name_role(pid: int) -> str:
-    """Return what a process is for, told from its command line."""
+    """Return what a process is for, by its command line."""
     words = _read(pid, "cmdline").decode(errors="replace").split("\0")
     for role in ("worker", "hub", "agent", "record", "--json"):
         if any(word == role or word.endswith((f".{role}", f"/{role}")) for word in words):

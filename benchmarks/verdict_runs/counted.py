@@ -1,6 +1,6 @@
 """Very long runs by counters: floors and peaks with the allocator's rounding, without its blocks.
 
-Beside what lives between steps 2 % of it are stranded: free, in segments that cannot be given back. Out of
+2 % of what lives between steps are stranded as well: free, in segments that cannot be given back. Out of
 memory is where the peak and these exceed what the card has. What is reserved is the highest peak so far and
 2 % on top, in whole segments of 2 MiB, at most what the card has.
 """

@@ -1,4 +1,4 @@
-"""What is kept, over time: the pieces of which families are made."""
+"""What is kept, over time: the pieces that families are made of."""
 
 from dataclasses import replace
 from typing import Any
@@ -73,7 +73,7 @@ def fit_steps(rng: Rng, job: Job, span_s: float, shares: Floats | None = None) -
 
 
 def find_new_heights(plan: Plan, kept_bytes: AnyFloats, least_bytes: float) -> tuple[Leak, ...]:
-    """Return the rises beyond all that was kept before: nobody can tell those from a leak at first."""
+    """Return the rises beyond all that was kept before: nobody can distinguish those from a leak at first."""
     found: list[Leak] = []
     record = trough = float(kept_bytes[0])
     start = crest = 0

@@ -11,7 +11,7 @@ Rng = np.random.Generator
 
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT_BYTES = 450 * MIB
-"""What a process takes from the device beside its allocator."""
+"""What a process takes from the device outside of its allocator."""
 LEAST_BLOCK_BYTES = 512
 
 
@@ -64,7 +64,7 @@ class Plan:
     activation_bytes: Ints
     """What the step takes above its floor at its height."""
     kept_bytes: Ints
-    """What is held beside the state once the step has ended."""
+    """What is held in addition to the state once the step has ended."""
     start_s: float = 0.0
     """When its first step begins, in seconds from the start of the run."""
 

@@ -12,7 +12,7 @@ from .shape import Shape
 from .truth import Truth
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "sweep_traces"
-"""Measured traces beside the checkout; they are not part of it."""
+"""Measured traces next to the checkout; they are not part of it."""
 CAPACITY_BYTES = 80 * GIB
 HEALTHY = Truth()
 INTERVALS_S = (0.01, 0.1, 1.0)

@@ -1,4 +1,4 @@
-"""Recordings of real training on the simulated device, with faults put in; kept small beside this file."""
+"""Recordings of real training on the simulated device, with faults put in; kept small next to this file."""
 
 import csv
 import gzip

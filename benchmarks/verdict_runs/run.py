@@ -33,7 +33,7 @@ class Scene:
     """When the growth begins that may end in an error."""
     surroundings: Surroundings = ALONE
     fills: tuple[Leak, ...] = ()
-    """Healthy growth that nobody can tell from a leak until it ends."""
+    """Healthy growth that nobody can distinguish from a leak until it ends."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ class Shape:
     """How a run is seen."""
 
     kind: Kind
-    """`live`: the probe tells of every step; `series`: the allocator at random phase; `device`: NVML."""
+    """`live`: the probe reports every step; `series`: the allocator at random phase; `device`: NVML."""
     interval_s: float
     has_steps: bool = True
     """Whether a series has the column `step`."""
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def has_allocator(self) -> bool:
-        """Whether the allocator's own figures are seen; without them nothing can be foretold."""
+        """Whether the allocator's own figures are seen; without them nothing can be forecast."""
         return self.kind != "device"
 
 

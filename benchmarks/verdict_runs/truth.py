@@ -59,7 +59,7 @@ class Truth:
         """Return the stretches in which nothing grows and nothing may be said to be near its end, in seconds.
 
         A stretch begins once growth has ended and a finding has had time to close. Before a first large batch
-        that does not fit none is quiet: it may be foretold at any time.
+        that does not fit none is quiet: it may be forecast at any time.
         """
         if self.oom_s is not None and self.growth_s is None and not self.leaks:
             return []

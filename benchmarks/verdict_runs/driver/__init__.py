@@ -1,1 +1,1 @@
-"""Made-up runs of which only the driver's used memory is seen: those that fill the card, and others."""
+"""Made-up runs that are seen only by the driver's used memory: those that fill the card, and others."""

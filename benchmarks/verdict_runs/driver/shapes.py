@@ -1,4 +1,4 @@
-"""The pieces of which families of used memory are made."""
+"""The pieces that families of used memory are made of."""
 
 import numpy as np
 

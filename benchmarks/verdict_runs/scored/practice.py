@@ -191,7 +191,7 @@ def run_accumulation_leak(rng: Rng, span_s: float) -> Scene:
 
 
 def run_compile_leak(rng: Rng, span_s: float) -> Scene:
-    """A graph compiled anew every so often, of which each time some is kept; no end to it."""
+    """A graph compiled again every so often, and each time some of it is kept; no end to it."""
     job = draw_job(rng)
     life_s, rate = draw_life(rng, job, 1800, span_s / 2)
     onset_s = draw_onset(rng, life_s)

@@ -1,4 +1,4 @@
-"""Runs on a card that they nearly need, some of which end by fragmentation; to tune on."""
+"""Runs on a card that they nearly need, and some of them end by fragmentation; to tune on."""
 
 import numpy as np
 

@@ -97,7 +97,7 @@ def run_growing_sequence(rng: Rng, span_s: float) -> Scene:
 
 
 def run_rare_long_batch(rng: Rng, span_s: float) -> Scene:
-    """Lengths with a log-normal tail, of which one in some thousand does not fit."""
+    """Lengths with a log-normal tail; one in some thousand does not fit."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s / 2)
     sigma = rng.uniform(0.2, 0.4)

@@ -1,4 +1,4 @@
-"""Runs whose end no straight line tells: memory is stranded, or goes up and down; to tune on."""
+"""Runs whose end no straight line forecasts: memory is stranded, or goes up and down; to tune on."""
 
 import numpy as np
 
