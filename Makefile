@@ -34,10 +34,10 @@ demo: $(VENV)/.trained ## a real job on a simulated card, and the live view on i
 pretend: $(VENV)/.installed ## live view of pretend devices (DEVICES=64); needs a C compiler
 	@$(BIN)/python -m benchmarks.pretend --devices $(DEVICES) $(ARGS)
 
-bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvitop; JSON in benchmarks/results
+bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency, and those of nvitop; JSON in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts beside the rules of others (ARGS="--quick" passes on)
+bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts, and the rules of others (ARGS="--quick" passes on)
 	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
 
 compat: $(VENV)/.compat ## train with real frameworks, plain and in each way of vramscope; table in docs/compatibility.md

@@ -253,7 +253,7 @@ class FindingBook:
         """
         if now_s < self._now_s:
             for entry in self._entries.values():
-                entry.crossing.restart()  # our clock was set back: how long things stood cannot be told
+                entry.crossing.restart()  # our clock was set back: how long things stood is unknown
         self._now_s = now_s
         stated = {it.key: it for it in statements}
         found: list[Finding] = []

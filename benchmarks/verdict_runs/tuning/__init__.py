@@ -1,4 +1,4 @@
-"""Families that thresholds may be chosen on; none of them is scored."""
+"""Families that thresholds may be chosen on; they are not scored."""
 
 from ..run import Family
 from .benign import BENIGN
@@ -11,4 +11,4 @@ from .stranded import STRANDED
 from .uneven import UNEVEN
 
 TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED, *PRACTICE, *UNEVEN, *CROWDED, *SERVED, *HIDDEN)
-"""Families that thresholds may be chosen on; none of them is scored."""
+"""Families that thresholds may be chosen on; they are not scored."""
