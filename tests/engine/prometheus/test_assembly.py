@@ -91,11 +91,11 @@ def test_what_an_agent_serves_is_read_as_it_was() -> None:
     snapshot = make_training()
     assert snapshot.sample is not None
     (sample,) = assemble(agent_series(snapshot))
-    for told, read in zip(snapshot.sample.devices, sample.devices, strict=True):
-        assert (read.uuid, read.label, read.memory) == (told.uuid, told.label, told.memory)
+    for exported, read in zip(snapshot.sample.devices, sample.devices, strict=True):
+        assert (read.uuid, read.label, read.memory) == (exported.uuid, exported.label, exported.memory)
         assert (read.utilization_percent, read.temperature_c) == (
-            told.utilization_percent,
-            told.temperature_c,
+            exported.utilization_percent,
+            exported.temperature_c,
         )
     for told_rank, rank in zip(snapshot.sample.ranks, sample.ranks, strict=True):
         assert (rank.pid, rank.device_uuid, rank.job) == (told_rank.pid, told_rank.device_uuid, told_rank.job)
@@ -141,11 +141,11 @@ def test_clocks_loads_limits_and_errors_that_an_agent_serves_are_read_as_they_we
     snapshot = make_training()
     assert snapshot.sample is not None
     first, second = snapshot.sample.devices
-    told = (
+    devices = (
         msgspec.structs.replace(first, activity=activity, hardware=hardware),
         msgspec.structs.replace(second, activity=DeviceActivity(throttle_reasons=())),
     )
-    (sample,) = assemble(agent_series(make_training(devices=told)))
+    (sample,) = assemble(agent_series(make_training(devices=devices)))
     assert (sample.devices[0].activity, sample.devices[0].hardware) == (activity, hardware)
     assert (sample.devices[1].activity, sample.devices[1].hardware) == (
         DeviceActivity(throttle_reasons=()),
@@ -250,8 +250,8 @@ VALUES = st.lists(st.tuples(st.floats(0, 2e9), st.sampled_from(["NaN", "+Inf", "
 
 @given(st.lists(st.tuples(NAMES, LABELS, VALUES)))
 def test_labels_and_figures_of_any_kind_make_samples_or_nothing(
-    told: list[tuple[str, dict[str, str], list[tuple[float, str]]]],
+    rows: list[tuple[str, dict[str, str], list[tuple[float, str]]]],
 ) -> None:
-    series = [Series({**labels, "__name__": name}, tuple(values)) for name, labels, values in told]
+    series = [Series({**labels, "__name__": name}, tuple(values)) for name, labels, values in rows]
     for sample in assemble(series):
         assert msgspec.json.decode(msgspec.json.encode(sample), type=Sample) == sample

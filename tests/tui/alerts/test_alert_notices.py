@@ -23,15 +23,15 @@ def with_findings(*findings: Finding, state: AlertState | None = None) -> Snapsh
     return msgspec.structs.replace(EMPTY, findings=findings, alerts=state or AlertState())
 
 
-def graver(finding: Finding, severity: Severity) -> Finding:
+def raise_to(finding: Finding, severity: Severity) -> Finding:
     return msgspec.structs.replace(finding, severity=severity, updated_s=finding.updated_s + 1)
 
 
 def follow(
     *snapshots: Snapshot, settings: AlertSettings | None = None, size: tuple[int, int] = ROOMY
 ) -> list[News]:
-    told = AlertNotices(settings or AlertSettings(), UNICODE)
-    return [told.take(snapshot, size) for snapshot in snapshots]
+    notices = AlertNotices(settings or AlertSettings(), UNICODE)
+    return [notices.take(snapshot, size) for snapshot in snapshots]
 
 
 def texts(found: News) -> list[str]:
@@ -52,14 +52,14 @@ def test_a_finding_that_opens_is_told_once_with_its_sentence_and_rings_the_bell(
 
 
 def test_a_severity_that_rises_is_told_once_and_one_that_falls_is_not() -> None:
-    medium = graver(LEAK, "medium")
+    medium = raise_to(LEAK, "medium")
     found = follow(
         EMPTY,
         with_findings(medium),
-        with_findings(graver(LEAK, "high")),
-        with_findings(graver(LEAK, "medium")),
-        with_findings(graver(LEAK, "high")),
-        with_findings(graver(LEAK, "critical")),
+        with_findings(raise_to(LEAK, "high")),
+        with_findings(raise_to(LEAK, "medium")),
+        with_findings(raise_to(LEAK, "high")),
+        with_findings(raise_to(LEAK, "critical")),
     )
     assert [texts(one)[:1] for one in found[1:]] == [
         [f"▲ medium: {LEAK.title}  (3 shows it)"],
@@ -94,8 +94,8 @@ def test_what_is_muted_or_acknowledged_is_silent() -> None:
     state = AlertState((seen,), (mute,))
     _, opened, raised = follow(
         EMPTY,
-        with_findings(graver(OOM, "high"), LEAK, state=state),
-        with_findings(OOM, graver(LEAK, "critical"), state=state),
+        with_findings(raise_to(OOM, "high"), LEAK, state=state),
+        with_findings(OOM, raise_to(LEAK, "critical"), state=state),
     )
     assert (opened, raised) == (News(), News())
     assert follow(with_findings(OOM, LEAK, state=state)) == [News()]
@@ -135,9 +135,9 @@ def test_in_a_small_pane_a_notice_is_short() -> None:
 
 
 def test_in_ascii_the_mark_is_ascii() -> None:
-    told = AlertNotices(AlertSettings(), ASCII)
-    told.take(EMPTY, ROOMY)
-    assert texts(told.take(with_findings(LEAK), ROOMY))[0].startswith("* high: ")
+    notices = AlertNotices(AlertSettings(), ASCII)
+    notices.take(EMPTY, ROOMY)
+    assert texts(notices.take(with_findings(LEAK), ROOMY))[0].startswith("* high: ")
 
 
 @pytest.mark.parametrize(

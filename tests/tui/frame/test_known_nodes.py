@@ -1,4 +1,4 @@
-"""Which nodes there are, in which order, and which of them has something graver than the shown one."""
+"""Which nodes there are, in which order, and which of them has a more severe finding than the shown one."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def test_nodes_stand_in_the_order_in_which_people_count() -> None:
     ("shown", "other", "named"),
     [(None, "low", None), (None, "medium", "b"), ("high", "medium", None), ("high", "critical", "b")],
 )
-def test_a_graver_node_is_named(shown: str | None, other: str, named: str | None) -> None:
+def test_a_node_with_a_more_severe_finding_is_named(shown: str | None, other: str, named: str | None) -> None:
     nodes = KnownNodes()
     for name, severity in (("a", shown), ("b", other), ("c", None)):
         nodes.note(_tell(name, severity))
