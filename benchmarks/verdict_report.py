@@ -148,7 +148,7 @@ def format_reliability(runs: Sequence[Watched]) -> str:
             means = fmean(said for said, _ in found), fmean(came for _, came in found)
             rows.append([kind, name, str(len(found)), *(format_number(mean, 3) for mean in means)])
     head = ["", "probability or level", "moments", "said", "came"]
-    return format_table("An error within ten minutes: said and come", head, rows)
+    return format_table("An error within ten minutes: probability and outcome", head, rows)
 
 
 def format_errors(runs: Iterable[Watched], detector: str) -> str:

@@ -406,7 +406,7 @@ MEDIUM_S = 3600.0
 # Least seconds to the error of each severity; beyond the last, there is no finding.
 LOW_S = 21600.0
 
-# Least growth seen, as a share of the room that is left, of the two most severe: four in five that took so
+# Least growth seen, as a share of the room that is left, of the two most severe: nine in ten that took so
 # much went on to an error on the tuning families (`STANDING_DOUBT` of analyzers/oom).
 SEVERE_SHARE = 2.0
 # The same for growth of peaks, which mostly ends at a length that fits.

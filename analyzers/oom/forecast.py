@@ -95,9 +95,9 @@ FIFTHS = (-Z80, -0.5244, 0.0, 0.5244, Z80)
 RETRIED = 0.1
 # Probability that peaks continue to grow where only their growth says so.
 PEAK_BELIEF = 0.25
-# Growth of floors that has taken this share of the room that is left goes on until the error as often as it
-# ends before, on the tuning families; growth of peaks that is expected to go on hardly ever ended there.
-STANDING_DOUBT = 0.5
+# Growth that has taken a share of the room that is left goes on to the error with probability
+# share / (share + this): fitted to the tuning families. Peaks that are expected to grow on hardly ever stopped.
+STANDING_DOUBT = 0.25
 STANDING_DOUBT_OF_PEAKS = 0.04
 # Growth that has taken less of the room that is left is no reason for a finding yet.
 LEAST_SHARE = 0.04
