@@ -96,7 +96,7 @@ RETRIED = 0.1
 # Probability that peaks continue to grow where only their growth says so.
 PEAK_BELIEF = 0.25
 # Growth that has taken a share of the room that is left goes on to the error with probability
-# share / (share + this): fitted to the tuning families. Peaks that are expected to grow on hardly ever stopped.
+# share / (share + this), fitted to the tuning families. Peaks that are expected to go on hardly ever ended.
 STANDING_DOUBT = 0.25
 STANDING_DOUBT_OF_PEAKS = 0.04
 # Growth that has taken less of the room that is left is no reason for a finding yet.
