@@ -160,12 +160,13 @@ class Forecast(NamedTuple):
 def make_forecast(now: Situation) -> Forecast:
     line = now.line
     room = now.limit_bytes - now.floor_bytes
+    least = RETRIED if now.has_retried else 0.0
     if line is None or line.slope_at(now.time_s) <= 0:
         probability = probability_ahead(now.recent, room, HORIZON_S / now.round_s)
         steps = None
         if now.steps_per_round:
             steps = probability_ahead(now.recent, room, STEPS_AHEAD / now.steps_per_round)
-        return Forecast(max(probability, RETRIED if now.has_retried else 0.0), steps)
+        return Forecast(max(probability, least), steps)
     rate = line.slope_at(now.time_s)
     rise = rate * now.round_s
     error = math.hypot(line.whole_error / rate, LEAST_ERROR)
@@ -183,7 +184,7 @@ def make_forecast(now: Situation) -> Forecast:
         now, line, math.hypot(error * passage.middle * now.round_s, doubt / rate), passage
     )
     return Forecast(
-        probability=max(belief * within, RETRIED if now.has_retried else 0.0),
+        probability=max(belief * within, least),
         within_steps=steps,
         low_s=low_s,
         middle_s=middle_s,
