@@ -4,9 +4,11 @@ A program of its own, `client.py NAME PYTHON WORD…`, of few modules, so that i
 second. It passes on its streams, its folder, its variables, and the signals that end a program.
 """
 
+import contextlib
 import itertools
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -28,21 +30,42 @@ def run(name: str, python: str, words: list[str]) -> int | None:
         "python": python,
     }
     reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server, given:
-        try:
-            server.connect(f"\0{name}")
-            socket.send_fds(server, [json.dumps(request).encode()], [given.fileno(), *descriptors])
-        except OSError:
+    # Until they can be passed on: else one would end this alone, and leave the program to the server.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server, given:
+            try:
+                server.connect(f"\0{name}")
+                socket.send_fds(server, [json.dumps(request).encode()], [given.fileno(), *descriptors])
+            except OSError:
+                return None
+            given.close()  # else nothing would end the wait if the server ends
+            answer = reply.recv(32)
+        if not answer:
             return None
-        given.close()  # else nothing would end the wait if the server ends
-        answer = reply.recv(32)
-    if not answer:
-        return None
-    pid = int(answer)
+        woken = _pass_signals_on(int(answer))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    # A signal just before a plain `recv` would wait for the end of the program.
+    while reply not in select.select([reply, woken], [], [])[0]:
+        woken.recv(32)
+    return int(reply.recv(32))
+
+
+def _pass_signals_on(pid: int) -> socket.socket:
+    """Send to this process what ends a program; return what can be read once a signal has come."""
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and how comes next
+            os.kill(pid, number)
+
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.set_wakeup_fd(waking.detach(), warn_on_full_buffer=False)
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: os.kill(pid, number))
-    return int(reply.recv(32))
+            signal.signal(number, pass_on)
+    return woken
 
 
 def _is_open(descriptor: int) -> bool:

@@ -107,7 +107,7 @@ class Server:
         for stream in streams:
             os.close(stream)
         reply = socket.socket(fileno=reply_descriptor)
-        with contextlib.suppress(BrokenPipeError):  # who asked has ended already
+        with contextlib.suppress(ConnectionError):  # who asked has ended already
             reply.send(str(pid).encode())
         descriptor = os.pidfd_open(pid)
         self._running[descriptor] = pid, reply
@@ -124,7 +124,8 @@ class Server:
         _, status = os.waitpid(pid, 0)
         if self._lent.pop(reply.fileno(), None) is not None:
             self._poll.unregister(reply)
-        with reply, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        # Nobody waits for it any more; the connection is reset where who asked ended with the pid unread.
+        with reply, contextlib.suppress(ConnectionError):
             reply.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 

@@ -1,5 +1,6 @@
 """What stands for `python` runs a command line as Python does, in a fork of a process that has loaded all."""
 
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.waiting import wait_until
-from tests.warm.server import write_client
+from tests.warm.server import Request, write_client
 from tests.warm.starter import write_warm_python
 
 
@@ -69,12 +70,35 @@ def test_an_end_by_a_signal_is_passed_on_both_ways(python: str) -> None:
     waiting = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
     for number in (signal.SIGTERM, signal.SIGKILL):
         with subprocess.Popen([python, "-c", waiting], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            pid = int(process.stdout.readline())
-            assert pid != process.pid
-            process.send_signal(number)
-            assert process.wait(timeout=30) == -number
+            try:
+                assert process.stdout is not None
+                pid = int(process.stdout.readline())
+                assert pid != process.pid
+                process.send_signal(number)
+                assert process.wait(timeout=30) == -number
+            finally:
+                process.kill()
             wait_until(partial(has_ended, pid), what="the end of the fork")
+
+
+def test_who_asks_and_ends_before_it_reads_the_answer_leaves_the_server_to_the_others(
+    python: str, tmp_path: Path
+) -> None:
+    name = Path(python).read_text().split()[-3]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(f"\0{name}")
+        reply, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = Request(
+            ["-c", "import signal; signal.pause()"], str(tmp_path), dict(os.environ), python=python
+        )
+        with given:
+            descriptors = [given.fileno(), *request.descriptors]
+            socket.send_fds(server, [json.dumps(vars(request)).encode()], descriptors)
+        pid = int(reply.recv(32, socket.MSG_PEEK))
+        reply.close()  # with the pid unread
+        wait_until(partial(has_ended, pid), what="the end of the fork")
+    with subprocess.Popen([python, "-c", "import os; print(os.getpid())"], stdout=subprocess.PIPE) as process:
+        assert int(process.communicate()[0]) != process.pid, "python itself ran: the server has ended"
 
 
 def test_an_option_that_a_fork_cannot_have_starts_python_itself(python: str) -> None:
