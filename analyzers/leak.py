@@ -154,7 +154,7 @@ _MEASURES: dict[BeatKind, str] = {
 # What growth on a device must have taken, as a share of the headroom left, to be called a leak; until then a
 # forecast says what grows. Over more than so many seconds, proportionally less. Within the first minutes, in
 # which results of an evaluation pile up and caches fill, it must be nearly as much as is left.
-NAMED_SHARE = 1 / 3
+NAMED_SHARE = 0.2
 NAMED_LASTING_S = 2400.0
 NAMED_EARLY_SHARE = 0.75
 NAMED_EARLY_S = 480.0

@@ -1,7 +1,6 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ...engine.model import Finding
@@ -36,9 +35,9 @@ FLAT_LENGTH = 0.1
 FLAT_MOST_SAMPLES = 128
 # Factor by which the pace of growth that resumes after a pause may have changed.
 RESUMED_PACE = 2.0
-# Pace of each third of a growth, as a share of that of the third before, below which it slows down.
-SLOWED = 0.9
-# Blocks of each third at least.
+# Pace of the later half of a growth, as a share of that of the earlier one, below which it slows down.
+SLOWED = 0.85
+# Blocks of each half at least.
 SLOWED_BLOCKS = 4
 
 # The rate is computed from blocks of so many scales below that of the evidence.
@@ -339,20 +338,18 @@ def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
 
 
 def _slows(blocks: Sequence[Block]) -> bool:
-    """Return whether each third rose, and clearly more slowly than the one before."""
-    if len(blocks) < 3 * SLOWED_BLOCKS:
+    """Return whether the earlier half rose, and the later one clearly more slowly."""
+    if len(blocks) < 2 * SLOWED_BLOCKS:
         return False
     start_s = blocks[0].start_s
-    third_s = (blocks[-1].end_s - start_s) / 3
+    half_s = (blocks[-1].end_s - start_s) / 2
     paces = []
-    for part in range(3):
-        since_s = start_s + part * third_s
-        until_s = start_s + (part + 1) * third_s
-        points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= until_s]
+    for since_s in (start_s, start_s + half_s):
+        points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= since_s + half_s]
         if len(points) < SLOWED_BLOCKS:
             return False
         paces.append(estimate_rate(points[:: -(-len(points) // MOST_POINTS)]))
-    return paces[2] > 0 and all(after < SLOWED * before for before, after in pairwise(paces))
+    return paces[0] > 0 and paces[1] < SLOWED * paces[0]
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:

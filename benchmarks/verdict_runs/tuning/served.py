@@ -98,6 +98,25 @@ def run_captured_shapes(rng: Rng, span_s: float) -> Scene:
     return Scene((hold(plan, kept * job.headroom_bytes * rng.uniform(0.05, 0.4)),))
 
 
+def run_known_readers(rng: Rng, span_s: float) -> Scene:
+    """States of readers, kept once they were met: new ones become rarer, and never rare.
+
+    Whether the next is new follows Pitman and Yor (1997), with as many readers as some power of the calls.
+    """
+    job = draw_job(rng)
+    plan = fit_steps(rng, job, span_s, rng.uniform(0.4, 1.0, 1777) if rng.random() < 0.6 else None)
+    power, spread = rng.uniform(0.45, 0.8), draw_log(rng, 1, 100)
+    chances = rng.random(len(plan.ends_s))
+    kept = np.zeros(len(chances))
+    known = 0
+    for at, chance in enumerate(chances.tolist()):
+        known += chance * (spread + at) < spread + power * known
+        kept[at] = known
+    most = rng.uniform(0.08, 0.35)
+    scale = most / min(float(known), draw_log(rng, 100, 3000))
+    return Scene((hold(plan, np.minimum(kept * scale, most) * job.headroom_bytes),))
+
+
 def run_stages_by_turns(rng: Rng, span_s: float) -> Scene:
     """Stages of lengths that mostly rise, under lengths that scatter; the longest stage fits well."""
     job = draw_job(rng)
@@ -142,6 +161,7 @@ _MAKERS = (
     run_sessions,
     run_sharded_saves,
     run_captured_shapes,
+    run_known_readers,
     run_stages_by_turns,
     run_kept_states,
     run_epochs_of_length,
