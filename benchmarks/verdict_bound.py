@@ -8,7 +8,11 @@ are scored as ours.
 
     python -m benchmarks.verdict_bound --split tuning --family replay_buffer scored_batches
 
-needs a C compiler: futures are computed by `verdict_rollouts.c`, an exact copy of the model of the allocator.
+With `--knowing past` it knows the blocks and the sizes of the steps so far, as a probe could read them, and
+not the generator: stretches of the newest steps come again, in an order drawn by chance.
+
+It needs a C compiler: futures are computed by `verdict_rollouts.c`, an exact copy of the model of the
+allocator.
 """
 
 import argparse
@@ -21,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from statistics import median
 from typing import NamedTuple, cast
@@ -41,6 +45,7 @@ from .verdict_scores import score_alarms, score_fragmented
 from .verdict_watch import Watched, watch
 
 SPLITS: dict[str, tuple[Family, ...]] = {"scored": SCORED, "tuning": TUNING}
+KNOWN = {"all": "all that can be known", "past": "blocks and the steps so far"}
 Task = tuple[str, int, int]
 """Split, number of the family, seed."""
 LOOK_EVERY_S = 60.0
@@ -59,6 +64,12 @@ LATE_SPANS = 4.0
 """Futures of the time to the error are played for so many times what is really left."""
 FEWEST_DRAWS = 16
 """Numbers that are drawn together, or one after another by the same call, from which on they are of steps."""
+PAST_STEPS = 512
+"""Of what was: so many of the newest steps come again."""
+STRETCH_STEPS = 20
+"""And so many of them in their order at a time."""
+CLEAR = 4.0
+"""Standard errors from which on what steps take counts as growing."""
 GRID = 17
 SAME_ACTIVATION = 0.01
 SAME_KEPT = 0.05
@@ -242,6 +253,50 @@ class Futures:
         return int(np.argmax(changed)) if changed.any() else count
 
 
+class PastFutures:
+    """How a run may go on, from what was alone: stretches of its newest steps come again."""
+
+    def __init__(self, run: Run, family: Family) -> None:
+        scene = family.make(np.random.default_rng(run.seed), limit_span(family.span_s, run.shape))
+        self.plan = scene.plans[-1]
+        self.room = _find_room(scene)
+        self._rng = np.random.default_rng(zlib.crc32(f"{run.name}/past".encode()))
+
+    def draw(self, step: int, seconds: float) -> Rows:
+        """Return how the run may go on after so many steps, for so many seconds."""
+        first = max(1, step - PAST_STEPS)
+        plan, count = self.plan, step - first
+        if count < 1:
+            none = np.zeros(0, dtype=np.int64)
+            return Rows(none, none, none, np.zeros(0))
+        durations = plan.durations_s[first:step]
+        needed = 1 + int(seconds / float(np.mean(durations)))
+        length = min(STRETCH_STEPS, count)
+        starts = self._rng.integers(0, count - length + 1, 2 * (1 + needed // length))
+        at = (starts[:, None] + np.arange(length)).ravel()
+        ends_s = np.cumsum(durations[at])
+        at = at[: int(np.searchsorted(ends_s, seconds)) + 1]
+        pace = _find_pace(plan.activation_bytes[first:step].astype(np.float64))
+        ahead = count + np.arange(len(at)) - at
+        activation = plan.activation_bytes[first:step][at] + (pace * ahead).astype(np.int64)
+        more = np.cumsum(np.diff(plan.kept_bytes[first - 1 : step])[at])
+        kept = np.maximum(0, plan.kept_bytes[step - 1] + more)
+        room = np.full(len(at), self.room[step - 1], dtype=np.int64)
+        return Rows(np.maximum(0, activation), kept, room, ends_s[: len(at)])
+
+
+def _find_pace(values: Floats) -> float:
+    """Return by how much they grow with each step; 0 where that is not clear."""
+    count = len(values)
+    if count < FEWEST_DRAWS:
+        return 0.0
+    at = np.arange(count) - (count - 1) / 2
+    pace = float(at @ values / (at @ at))
+    rest = values - np.mean(values) - pace * at
+    error = float(np.sqrt(rest @ rest / (count - 2) / (at @ at)))
+    return pace if pace > CLEAR * error else 0.0
+
+
 def _list_units(drawn: Sequence[Drawn]) -> Iterator[Unit]:
     for (_, is_array), group in itertools.groupby(
         enumerate(drawn), lambda it: (it[1][0], isinstance(it[1][1], np.ndarray))
@@ -290,8 +345,13 @@ class Looked:
         return replace(self.watched, alarms=tuple(alarms))
 
 
-def look(task: Task) -> Looked | None:
-    """Watch one run, and look into its futures; None where it is too long for the model."""
+def look(task: Task, *, knows_all: bool = True) -> Looked | None:
+    """Watch one run, and look into its futures; None where it is too long for the model.
+
+    Args:
+        task: Which run.
+        knows_all: Whether the forecaster knows the generator; else only the steps so far.
+    """
     split, number, seed = task
     family = SPLITS[split][number]
     run = make_run(family, seed)
@@ -305,7 +365,7 @@ def look(task: Task) -> Looked | None:
     chances: list[list[float]] = []
     late: float | None = None
     if is_refused:
-        futures = Futures(family, run)
+        futures = Futures(family, run) if knows_all else PastFutures(run, family)
         process = Process(futures.plan.job.limit_bytes, futures.plan.job.state_bytes)
         first = int(np.argmax(life.retries > 0)) if life.retries[-1] else len(life.ends_s) - 1
         next_s = float(life.ends_s[first]) - BEFORE_S
@@ -342,7 +402,7 @@ def _leave_unwatched(run: Run) -> Watched:
     return Watched(run.family, run.name, run.shape, run.truth, run.duration_s, 0, 1, None, {OURS: []}, [])
 
 
-def _ask(futures: Futures, process: Process, step: int) -> list[float]:
+def _ask(futures: Futures | PastFutures, process: Process, step: int) -> list[float]:
     """Return the share of futures that have an error within each horizon."""
     found: list[float] = []
     for count in range(FUTURES):
@@ -357,7 +417,9 @@ def _find_late(run: Run) -> float:
     return (truth.growth_s or 0.0) + LATE_SHARE * truth.precursor_s
 
 
-def _measure_late(futures: Futures, process: Process, step: int, run: Run, now_s: float) -> float:
+def _measure_late(
+    futures: Futures | PastFutures, process: Process, step: int, run: Run, now_s: float
+) -> float:
     left_s = (run.truth.oom_s or 0.0) - now_s
     found = [process.roll(futures.draw(step, LATE_SPANS * left_s)) for _ in range(LATE_FUTURES)]
     return abs(median(found) - left_s) / left_s if left_s > 0 else 0.0
@@ -379,6 +441,7 @@ def main() -> int:
     parser.add_argument("--split", choices=SPLITS, default="scored", help="which families (scored)")
     parser.add_argument("--family", nargs="+", help="only these families")
     parser.add_argument("--kind", choices=("live", "series"), default="live", help="runs seen so (live)")
+    parser.add_argument("--knowing", choices=KNOWN, default="all", help="what the forecaster knows (all)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     options = parser.parse_args()
     started_s = time.monotonic()
@@ -392,7 +455,7 @@ def main() -> int:
     load_library()
     found: list[Looked] = []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for done, looked in enumerate(pool.map(look, tasks), 1):
+        for done, looked in enumerate(pool.map(partial(look, knows_all=options.knowing == "all"), tasks), 1):
             if looked is not None:
                 found.append(looked)
             if done % 20 == 0:
@@ -400,9 +463,9 @@ def main() -> int:
     if not found:
         print("no run of these families is short enough for the model")
         return 0
-    print(format_words(found, options.kind), end="\n\n")
+    print(format_words(found, options.kind, KNOWN[options.knowing]), end="\n\n")
     print(format_by_family(found, options.kind), end="\n\n")
-    print(format_late(found))
+    print(format_late(found, KNOWN[options.knowing]))
     print(f"\n{len(found)} of {len(tasks)} runs, {time.monotonic() - started_s:.0f} s")
     return 0
 
@@ -437,7 +500,7 @@ def choose_policy(policies: Sequence[Policy], most_false: float) -> Policy:
     return max(allowed or policies, key=lambda it: (it.warned, -it.false))
 
 
-def format_words(found: Sequence[Looked], kind: str) -> str:
+def format_words(found: Sequence[Looked], kind: str, known: str) -> str:
     """Return the table of what can be warned of, by the false words that it costs."""
     policies = list_policies(found, kind)
     ours = [it.watched for it in found]
@@ -454,7 +517,7 @@ def format_words(found: Sequence[Looked], kind: str) -> str:
         seen.add((best.warned, best.false))
         rows.append(
             [
-                "all that can be known",
+                known,
                 f"{best.warned}/{best.ended}",
                 str(best.false),
                 format_number(1000 * best.false / best.quiet_hours if best.quiet_hours else None, 1),
@@ -489,7 +552,7 @@ def format_by_family(found: Sequence[Looked], kind: str) -> str:
     return format_table("By family", head, rows)
 
 
-def format_late(found: Sequence[Looked]) -> str:
+def format_late(found: Sequence[Looked], known: str) -> str:
     """Return the errors of the time to the error at nine tenths of the life, of growth."""
     pairs = [
         (it.our_late_error, it.late_error)
@@ -502,7 +565,7 @@ def format_late(found: Sequence[Looked]) -> str:
         [name, format_number(100 * median(errors), 1), str(sum(at <= 0.1 for at in errors))]
         for name, errors in (
             ("ours", [ours for ours, _ in pairs]),
-            ("all that can be known", [best for _, best in pairs]),
+            (known, [best for _, best in pairs]),
         )
     ]
     head = ["", "median, %", "of 10 % or less"]

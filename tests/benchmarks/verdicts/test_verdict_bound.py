@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from benchmarks.verdict_bound import Futures, Looked, Process, choose_policy, list_policies
+from benchmarks.verdict_bound import Futures, Looked, PastFutures, Process, choose_policy, list_policies
 from benchmarks.verdict_detectors import OURS
 from benchmarks.verdict_runs import Family, Shape, Truth, make_run
 from benchmarks.verdict_runs.tuning import TUNING
@@ -60,6 +60,29 @@ def test_futures_keep_what_was_drawn_once_and_draw_lengths_again() -> None:
         # What is held goes on from where it is.
         assert abs(int(rows.kept[0]) - int(plan.kept_bytes[step - 1])) < 0.05 * plan.job.limit_bytes
     assert not np.array_equal(one.activation[:50], other.activation[:50])
+
+
+def test_futures_of_the_past_are_its_steps_in_another_order_and_go_on_from_what_is_held() -> None:
+    family = _find_family("uniform_lengths_leak")
+    run = make_run(family, 3)
+    futures = PastFutures(run, family)
+    plan, step = futures.plan, 300
+    one, other = futures.draw(step, 120.0), futures.draw(step, 120.0)
+    assert set(one.activation.tolist()) <= set(plan.activation_bytes[:step].tolist())
+    assert not np.array_equal(one.activation[:40], other.activation[:40])
+    grown = np.diff(one.kept, prepend=plan.kept_bytes[step - 1])
+    assert set(grown.tolist()) <= set(np.diff(plan.kept_bytes[:step]).tolist())
+    assert one.kept[-1] > one.kept[0]
+    assert one.ends_s[-2] < 120.0 <= one.ends_s[-1]
+
+
+def test_futures_of_the_past_take_more_and_more_where_its_steps_did() -> None:
+    family = _find_family("growing_sequence")
+    run = make_run(family, 0)
+    futures = PastFutures(run, family)
+    step = len(run.lives[-1].ends_s) - 20
+    rows = futures.draw(step, 60.0)
+    assert np.mean(rows.activation) > np.max(futures.plan.activation_bytes[:step])
 
 
 def _looked(chances: list[float], truth: Truth, duration_s: float) -> Looked:
