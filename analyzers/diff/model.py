@@ -173,6 +173,10 @@ def size_of(figure: FigureDifference) -> int:
 
 # A comparison in sentences.
 
+# From so many times on a percentage says nothing; above so many the number itself says nothing, as the first
+# run had next to nothing.
+LEAST_TIMES, MOST_TIMES = 10, 1_000
+
 
 def say_position(position: float | None, alignment: Alignment) -> str:
     """Name a place in a run: `step 312`, `12.5 s`, `3 m 20 s`; a dash where it is unknown."""
@@ -190,10 +194,41 @@ def say_signed(value_bytes: int) -> str:
 
 
 def say_percent(percent: float) -> str:
-    """Format a share with its sign, in seven cells at most below a hundredfold: `+12.0 %`, `+105 %`."""
+    """Format a relative difference in at most seven cells: `+12.0 %`, `+105 %`, `560×`, `>1,000×`."""
+    times = _multiply(percent)
+    if times is not None:
+        return f"{times:,.0f}×" if times <= MOST_TIMES else f">{MOST_TIMES:,}×"
     if abs(percent) < 0.05:
         return "0.0 %"
     return f"{percent:+.1f} %" if abs(percent) < 100 else f"{percent:+,.0f} %"
+
+
+def say_times(percent: float) -> str | None:
+    """Say how many times as much it is, from ten times on: `560 times`, `over 1,000 times`."""
+    times = _multiply(percent)
+    if times is None:
+        return None
+    return f"{times:,.0f} times" if times <= MOST_TIMES else f"over {MOST_TIMES:,} times"
+
+
+def say_apart(difference_bytes: int, percent: float | None, how: str) -> str:
+    """Say how far apart two sizes are: `4.2 GiB (12.0 %) higher`, `1.2 GiB higher, 560 times as much`.
+
+    Args:
+        percent: The difference in percent of the first size; None where that is 0.
+        how: The words after the size, such as `higher`.
+    """
+    size = format_bytes(abs(difference_bytes))
+    if percent is None:
+        return f"{size} {how}"
+    times = say_times(percent)
+    return f"{size} ({abs(percent):.1f} %) {how}" if times is None else f"{size} {how}, {times} as much"
+
+
+def _multiply(percent: float) -> float | None:
+    """Return how many times the first size the second is; None where a percentage says more."""
+    times = 1 + percent / 100
+    return times if times >= LEAST_TIMES else None
 
 
 def say_difference(subject: SubjectDifference) -> str:
@@ -201,10 +236,8 @@ def say_difference(subject: SubjectDifference) -> str:
     shown = subject.shown
     if shown is None:
         return "not measured in both"
-    size = shown.difference_bytes
     side = "higher" if shown.difference_bytes > 0 else "lower"
-    share = "" if shown.difference_percent is None else f" ({abs(shown.difference_percent):.1f} %)"
-    return f"{format_bytes(abs(size))}{share} {side} in B"
+    return say_apart(shown.difference_bytes, shown.difference_percent, f"{side} in B")
 
 
 def word_verdict(

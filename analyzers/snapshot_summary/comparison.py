@@ -7,7 +7,7 @@ import msgspec
 
 from ...engine.model.memory_snapshot import MemorySnapshot, TraceAction
 from ...engine.units import format_bytes
-from ..diff.model import say_signed
+from ..diff.model import say_apart, say_signed
 from .cursor import ChangeGroups, LiveMoment, TimeCursor, compare_groups
 
 When = Literal["peak", "end"]
@@ -152,11 +152,11 @@ def _judge(devices: tuple[ComparedDevice, ...]) -> str:
         where = f"{size} on device {device.device}"
         return f"B has as much allocated {when} as A: {where}{error}"
     base = moment.a.allocated_bytes or 0
-    share = f" ({100 * abs(moment.difference_bytes) / base:,.1f} %)" if base else ""
+    percent = 100 * moment.difference_bytes / base if base else None
     more = "more" if moment.difference_bytes > 0 else "less"
-    size = format_bytes(abs(moment.difference_bytes))
+    where = f"{more} allocated {when} on device {device.device}"
     lines = moment.changes[0].rows
     changes = ((it.name, it.change_bytes or 0) for it in lines)
     row = next((it for it in changes if (it[1] > 0) == (moment.difference_bytes > 0)), None)
     line = "" if row is None else f"; {say_signed(row[1])} in {row[0]}"
-    return f"B has {size}{share} {more} allocated {when} on device {device.device}{line}{error}"
+    return f"B has {say_apart(moment.difference_bytes, percent, where)}{line}{error}"

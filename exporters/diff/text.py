@@ -16,7 +16,7 @@ from ...analyzers.diff import (
     RunFacts,
     SubjectDifference,
 )
-from ...analyzers.diff.model import OUT_OF_MEMORY, say_percent, say_position, say_signed
+from ...analyzers.diff.model import OUT_OF_MEMORY, say_percent, say_position, say_signed, say_times
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import GIB, MIB, format_age, format_bytes
@@ -180,7 +180,9 @@ def _describe_pace(subjects: Sequence[SubjectDifference]) -> Iterator[str]:
     if not known:
         return
     name, a_s, b_s = max(known, key=lambda each: abs(each[2] / each[1] - 1))
-    yield f"a step of {name} takes {a_s:.3g} s in A, {b_s:.3g} s in B ({100 * (b_s / a_s - 1):+.0f} %)"
+    percent = 100 * (b_s / a_s - 1)
+    apart = say_times(percent) or f"{percent:+.0f} %"
+    yield f"a step of {name} takes {a_s:.3g} s in A, {b_s:.3g} s in B ({apart})"
 
 
 def _list_names(names: Sequence[str]) -> str:

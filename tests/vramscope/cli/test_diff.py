@@ -22,13 +22,13 @@ GIB = 1 << 30
 HEADER = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
 
 
-def write_series(path: Path, extra_gib: int = 0, *, from_step: int = 60) -> Path:
+def write_series(path: Path, extra_gib: float = 0, *, base_gib: float = 10, from_step: int = 60) -> Path:
     """Write a run of 100 steps of two devices, of which the second needs more from some step on."""
     rows = (
         f"{step},{device},{size},{size + GIB},{size + 2 * GIB},{80 * GIB},{step}\n"
         for step in range(1, 101)
         for device in (0, 1)
-        for size in [(10 + (extra_gib if device == 1 and step >= from_step else 0)) * GIB]
+        for size in [int((base_gib + (extra_gib if device == 1 and step >= from_step else 0)) * GIB)]
     )
     path.write_text("".join(chain([HEADER], rows)))
     return path
@@ -56,6 +56,40 @@ def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Pat
     assert as_json["schema"] == "vramscope.difference/1"
     assert (as_json["first"], as_json["parts"]) == ("rank 1", True)
     assert list(as_json) == list(RunDifference.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("extra_mib", "sentence", "cell"),
+    [
+        (17, "17 MiB (850.0 %) higher in B", "+850"),
+        (18, "18 MiB higher in B, 10 times as much", "10×"),
+        (1118, "1.1 GiB higher in B, 560 times as much", "560×"),
+        (9000, "8.8 GiB higher in B, over 1,000 times as much", ">1,000×"),
+    ],
+)
+def test_from_ten_times_on_the_times_are_said_and_no_percentage(
+    extra_mib: int, sentence: str, cell: str, tmp_path: Path
+) -> None:
+    a = write_series(tmp_path / "a.csv", base_gib=2 / 1024)
+    b = write_series(tmp_path / "b.csv", extra_mib / 1024, base_gib=2 / 1024)
+    verdict = f"They diverge at step 60: GPU 1's allocated peak is {sentence}"
+    text = call("diff", str(a), str(b), COLUMNS="120", PYTHONUTF8="1").stdout
+    assert verdict in text
+    (row,) = [line for line in text.splitlines() if "GPU 1  step 60" in line]
+    assert cell in row.split()
+    annotation = call("diff", str(a), str(b), "--format", "github").stdout.splitlines()[0]
+    assert annotation.endswith(verdict.replace("%", "%25"))
+    (as_json,) = call("diff", str(a), str(b), "--json").lines
+    (subject,) = [it for it in as_json["subjects"] if it["name"] == "GPU 1"]
+    assert subject["figures"][0]["difference_percent"] == pytest.approx(100 * extra_mib / 2)
+
+
+def test_steps_that_take_ten_times_as_long_are_said_to(tmp_path: Path) -> None:
+    a, b = write_series(tmp_path / "a.csv"), tmp_path / "b.csv"
+    first, *rows = a.read_text().splitlines()
+    slow = [f"{12 * int(row.split(',')[0])},{row.split(',', 1)[1]}" for row in rows]
+    b.write_text("\n".join([first, *slow, ""]))
+    assert "takes 1 s in A, 12 s in B (12 times)" in call("diff", str(a), str(b)).stdout
 
 
 def test_a_run_that_is_a_simulation_is_said_to_be_one(tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ def test_what_is_new_gone_and_larger_is_listed(a: str, b: str) -> None:
     assert "device 0: out-of-memory errors: 0 in A, 1 in B" in told.stdout
 
 
+def test_from_ten_times_on_the_times_are_said_and_no_percentage(tmp_path: Path) -> None:
+    small = write(tmp_path, "small.pickle", [(stack("embed", 3), 2)])
+    large = write(tmp_path, "large.pickle", [(stack("embed", 3), 112)])
+    sentence = "B has 110 MiB more allocated at its peak on device 0, 56 times as much; +110 MiB in embed"
+    assert sentence in call("diff", small, large, COLUMNS="120").stdout
+    assert sentence in call("diff", small, large, "--format", "github").stdout
+
+
 def test_what_does_not_differ_takes_a_line(a: str) -> None:
     told = call("diff", a, a, COLUMNS="100").stdout
     assert "B has as much allocated at its peak as A" in told
