@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self
 
@@ -25,7 +26,13 @@ from vramscope.analyzers.planning.graph import (
 from vramscope.analyzers.planning.graph.catalog import MODELS
 from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
-from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.planning.theory.configs.document import (
+    Described,
+    assume_model_type,
+    describe_config,
+    describe_preset,
+)
+from vramscope.analyzers.planning.theory.configs.flags import ASSUMED_TYPE
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import ErrorPart, InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.extras import require_package
@@ -73,13 +80,22 @@ def describe_model(model: str | Path) -> Described:
 def find_flags(model: str | Path) -> dict[str, object]:
     """Return the flags that the description of a model says, as `estimate` reads it.
 
-    There are no flags of what `estimate` cannot read: an encoder, or the saved graph of a model.
+    Of an encoder, or the saved graph of a model, which `estimate` cannot read, there is at most the assumed
+    type of model.
     """
     try:
         flags = describe_model(model).flags
     except (UsageError, InputFileError):
-        return {}
+        flags = _find_assumed_type(model)
     return {name: value for name, value in flags.items() if value is not None}
+
+
+def _find_assumed_type(model: str | Path) -> dict[str, object]:
+    with suppress(UsageError, InputFileError):
+        path = find_model_file(model)
+        if path is not None:
+            return {ASSUMED_TYPE: assume_model_type(read_model_config(path))}
+    return {}
 
 
 def _check_is_decoder(name: str) -> str:

@@ -8,7 +8,14 @@ from ....engine.errors import InputFileError, UsageError
 from ....engine.text import find_nearest
 from ..theory import ExpertShape
 from ..theory.configs import Flags
-from ..theory.configs.document import FAMILIES, NO_DROPOUT, OF_GPT, flag_hugging_face, read_dropout
+from ..theory.configs.document import (
+    FAMILIES,
+    NO_DROPOUT,
+    OF_GPT,
+    assume_model_type,
+    flag_hugging_face,
+    read_dropout,
+)
 from ..theory.configs.megatron import read_shape
 from .catalog import Architecture, Family, check_architecture, take_shape
 from .graph import EdgeInfo, LayerNode
@@ -50,6 +57,9 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
         InputFileError: Its kind is unknown, or a size is missing or of the wrong type.
         UsageError: A size is impossible.
     """
+    assumed = assume_model_type(config)
+    if assumed is not None:
+        config = {**config, "model_type": assumed}
     kind = config.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES and kind not in _FAMILIES:
         return check_architecture(_read_decoder(config, what), what)
@@ -107,10 +117,6 @@ def _find_family(config: Mapping[str, object], what: str) -> Family:
         return _FAMILIES[type_]
     if {"num_local_experts", "num_experts"} & config.keys():
         return "moe"
-    if "d_kv" in config:
-        return "t5"
-    if "type_vocab_size" in config:
-        return "bert"
     if "dim" in config or config.get("gated_linear_unit") is True:
         return "llama"
     return "gpt"

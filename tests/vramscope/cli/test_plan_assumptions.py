@@ -146,6 +146,54 @@ def test_of_a_file_without_a_vocabulary_a_cluster_s_plan_names_the_one_it_takes(
     assert "a vocabulary of 50,257 (GPT-2's)" in find_assumed(*words)
 
 
+LLAMA = {
+    **{"num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
+    **{"vocab_size": 32000, "max_position_embeddings": 512},
+}
+MIXTRAL = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
+GALVATRON = {**GPT2, "head_dim": 64}
+
+
+@pytest.mark.parametrize(
+    ("config", "assumed"),
+    [
+        ({**GPT2, "model_type": None}, "gpt2"),
+        ({**GPT2, "num_hidden_layers": 2, "model_type": None}, "gpt2"),
+        (LLAMA, "llama"),
+        (MIXTRAL, "mixtral"),
+        (GPT2, None),
+        # Files of Galvatron have no model type: their format says which model it is.
+        ({**GALVATRON, "model_type": None}, None),
+        ({"dim": 256, "n_layers": 2, "n_heads": 4, "multiple_of": 256, "vocab_size": 32000}, None),
+    ],
+)
+def test_a_file_is_the_same_model_to_all_verbs_which_name_the_type_they_assume(
+    config: dict[str, object], assumed: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+    model = ("--model", str(path), "--seq", "512")
+    (estimate,) = call("estimate", *model, "--micro-batch", "1", "--json").lines
+    (stages,) = call("plan", *model, "--stages", "2", "--json").lines
+    (joint,) = call("plan", *model, "--cluster", "1xh100", "--global-batch", "1", "--json").lines
+    (stage,) = estimate["stages"]
+    assert stage["parameters"] == stages["analysis"]["parameters"]["total"]
+    named = [] if assumed is None else [f"a model of type {assumed} (the file has no model_type)"]
+    for words in (estimate["run"]["assumptions"], stages["assumed"], joint["assumed"]):
+        assert [word for word in words if "a model of" in word] == named
+
+
+def test_an_encoder_without_a_model_type_is_planned_as_one_and_not_estimated(tmp_path: Path) -> None:
+    path = tmp_path / "bert.json"
+    path.write_text(json.dumps({**LLAMA, "type_vocab_size": 2}))
+    assert "a model of type bert (the file has no model_type)" in find_assumed(
+        "plan", "--model", str(path), "--stages", "2"
+    )
+    told = call("estimate", "--model", str(path))
+    assert told.code == 2
+    assert "model_type is not given, and 'bert', which the names of its sizes suggest, cannot" in told.stderr
+
+
 def test_a_saved_graph_says_its_batch_and_its_kernels(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     vramscope.create_gpt_model_graph("gpt2").save_to_json(path)

@@ -12,7 +12,7 @@ import msgspec
 from ....sentence import count
 from ..shape import TrainingSetup
 from .audit import list_not_counted
-from .flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, STATES_DROPOUT, Flags, TrainingRun
+from .flags import ASSUMED_TYPE, MICRO_BATCHES, PLAIN_TRAINING, PURE, STATES_DROPOUT, Flags, TrainingRun
 from .megatron import DEFAULT_VOCAB, VOCABS
 
 # Longer sequences than that are not assumed, however many positions a model has.
@@ -54,7 +54,9 @@ _ASSUMPTIONS = (
 
 
 def list_setup_assumptions(setup: TrainingSetup, flags: Flags, vocabulary: int) -> Iterator[str]:
-    """Yield what is assumed of batch, kernels, vocabulary and numbers; `flags` are all that were given."""
+    """Yield what is assumed of model, batch, kernels and numbers; `flags` are all that were given."""
+    if (kind := flags.find_text(ASSUMED_TYPE)) is not None:
+        yield f"a model of type {kind} (the file has no model_type)"
     for names, describe in _ASSUMPTIONS:
         if not any(flags.has(name) for name in names):
             yield describe(setup)

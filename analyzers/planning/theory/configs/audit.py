@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from .flags import (
     ADAPTER_RANK,
+    ASSUMED_TYPE,
     BERT,
     MICRO_BATCHES,
     NF4,
@@ -59,6 +60,7 @@ _COUNTED = """
 """
 _OURS = {
     ADAPTER_RANK,
+    ASSUMED_TYPE,
     BERT,
     MICRO_BATCHES,
     NF4,

@@ -10,6 +10,7 @@ from ..presets import GPT_DROPOUT, find_dropout, find_longest, find_preset
 from ..shape import MOST_LAYERS, ModelShape
 from .assumptions import choose_sequence
 from .flags import (
+    ASSUMED_TYPE,
     MICRO_BATCHES,
     NORMS,
     OTHER_WAY,
@@ -335,6 +336,8 @@ _GPT = Family(
     has_learned_positions=True,
     dropout=OF_GPT,
 )
+# Without biases and positions, and with a head of its own, as its presets.
+_GALVATRON_GPT = Family(is_gated=False, dropout=OF_GPT)
 _OTHER_GPT = _GPT._replace(has_learned_positions=False, dropout=NO_DROPOUT)
 _GEMMA2 = Family(is_tied=True, head_channels=256, norms=4)
 _QWEN3 = Family(has_query_key_norm=True, head_channels=128)
@@ -416,7 +419,8 @@ def flag_hugging_face(
     """
     config = complete_config(config)
     values = Flags(config)
-    family = _find_family(values, config, families)
+    assumed = assume_model_type(config)
+    family = _find_family(values, config, families, assumed)
     flags: dict[str, object] = {
         flag: next((config[name] for name in names if config.get(name) is not None), None)
         for flag, names in _SIZES.items()
@@ -439,6 +443,7 @@ def flag_hugging_face(
         "make-vocab-size-divisible-by": 1,
         NORMS: family.norms,
         SINKS: family.has_sinks,
+        ASSUMED_TYPE: assumed,
         **flag_plain_training(read_dropout(config, family.dropout)),
     }
     return {**_find_unread(config), **flags, **_flag_experts(values, flags)}
@@ -478,23 +483,49 @@ def flag_plain_training(dropout: Dropout) -> dict[str, object]:
     }
 
 
-def _find_family(values: Flags, config: Mapping[str, object], families: Mapping[str, Family]) -> Family:
-    """Return the family of the model type; without one like Llama, or GPT-2 by its names."""
-    if not values.has("model-type"):
-        return _GPT if "n_embd" in config else _LLAMA
-    kind = values.find_word("model-type", "")
+def assume_model_type(config: Mapping[str, object]) -> str | None:
+    """Return the model type that the names of sizes suggest where a `config.json` of transformers has none.
+
+    None where it has one, and for files of Galvatron and Megatron-LM, whose format says what the model is.
+    """
+    names = config.keys()
+    # GPT-2 of transformers has no `head_dim`; all of Galvatron's GPT have one.
+    is_galvatron = bool({"dim", "gated_linear_unit"} & names) or {"n_embd", "head_dim"} <= names
+    if is_galvatron or Flags(config).has("model-type"):
+        return None
+    if "d_kv" in config:
+        return "t5"
+    if "n_embd" in config:
+        return "gpt2"
+    if "num_hidden_layers" not in config:
+        return None
+    if {"num_local_experts", "num_experts"} & names:
+        return "mixtral"
+    return "bert" if "type_vocab_size" in config else "llama"
+
+
+def _find_family(
+    values: Flags, config: Mapping[str, object], families: Mapping[str, Family], assumed: str | None
+) -> Family:
+    """Return the family of the model type, or of Galvatron's model where there is none."""
+    kind = assumed or values.find_word("model-type", "")
+    if not kind:
+        return _GALVATRON_GPT if "n_embd" in config else _LLAMA
     if kind in families:
         return families[kind]
     known = ", ".join(families)
+    what = f"model_type {kind!r}"
+    if assumed is not None:
+        what = f"model_type is not given, and {kind!r}, which the names of its sizes suggest,"
     if families is not FAMILIES:
-        raise UsageError(f"model_type {kind!r} cannot be estimated; expected one of {known}")
+        raise UsageError(f"{what} cannot be estimated; expected one of {known}")
     missing = _find_missing_parts(kind, config)
     if missing is None:
         unread = ", ".join(sorted(_find_unread(config))[:_MOST_UNREAD])
         missing = (
             f"its layers are unknown{f' (and so are its {unread})' if unread else ''}, known are {known}"
         )
-    raise UsageError(f"model_type {kind!r} cannot be estimated: {missing}; {OTHER_WAY}")
+    raise UsageError(f"{what} cannot be estimated: {missing}; {OTHER_WAY}")
 
 
 def _find_missing_parts(kind: str, config: Mapping[str, object]) -> str | None:

@@ -25,6 +25,8 @@ BERT = "is-bert"
 PLAIN_TRAINING = "assumes-plain-training"
 # No flag either: the model's file says what dropout it is trained with.
 STATES_DROPOUT = "states-dropout"
+# No flag either: the model type that was assumed, as the model's file has none.
+ASSUMED_TYPE = "assumed-model-type"
 
 
 # No flags either: norms of a layer, and scores that a head learns (and the bias of a router), by the family.

@@ -151,6 +151,17 @@ def test_a_configuration_gives_the_model_of_that_name(name: str, tmp_path: Path)
     assert create_gpt_model_graph(str(path), seq_length=256).layers == known.layers
 
 
+@pytest.mark.parametrize("name", ["gpt2-xl", "llama3-8b", "mixtral-8x7b", "t5-3b", "bert-base"])
+def test_a_configuration_without_a_model_type_gives_the_model_that_its_sizes_suggest(
+    name: str, tmp_path: Path
+) -> None:
+    config = {key: value for key, value in HUGGING_FACE[name].items() if key != "model_type"}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    known = create_gpt_model_graph(name, seq_length=256)
+    assert create_gpt_model_graph(path, seq_length=256).layers == known.layers
+
+
 def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
     path = tmp_path / "gpt2-xl.yaml"
     path.write_text(YAML)

@@ -18,6 +18,7 @@ from vramscope.analyzers.planning.theory.configs.audit import (
 from vramscope.analyzers.planning.theory.configs.document import describe_config
 from vramscope.analyzers.planning.theory.configs.flags import (
     ADAPTER_RANK,
+    ASSUMED_TYPE,
     BERT,
     MICRO_BATCHES,
     NF4,
@@ -65,7 +66,7 @@ def test_what_is_said_to_be_counted_is_read() -> None:
         flag: {flag, flag.removeprefix("no-"), f"add-{flag.removeprefix('disable-')}"} for flag in COUNTED
     }
     ours = {ADAPTER_RANK, BERT, MICRO_BATCHES, NF4, NORMS, PLAIN_TRAINING, PURE, RECOMPUTE_EVERY, SINKS}
-    ours.add(STATES_DROPOUT)
+    ours |= {ASSUMED_TYPE, STATES_DROPOUT}
     assert {flag for flag, names in forms.items() if not names & read} <= ours
 
 
