@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ...engine.model import DeviceState
 from ...engine.model.memory_snapshot import Frame, MemorySnapshot, StackTable
 from .lifetimes import Lifetimes, follow_blocks
 from .model import StackGroup, Timeline, build_timeline, find_trace
@@ -46,6 +47,19 @@ class LiveGroups(msgspec.Struct, frozen=True):
     """How many rows there are."""
 
 
+class OldValues(msgspec.Struct, frozen=True):
+    """What was not measured any more at a moment: a node, a device, or a process on it."""
+
+    kind: Literal["node", "device", "rank"]
+    name: str
+    state: DeviceState
+    """Of a node and a rank `stale`: it has no sample, or does not report."""
+    age_s: float | None
+    """Seconds from its newest values, which are shown, to the moment; None where that is unknown."""
+    reason: str | None
+    """Why, in one sentence."""
+
+
 class LiveMoment(msgspec.Struct, frozen=True):
     """One device at one moment."""
 
@@ -64,6 +78,8 @@ class LiveMoment(msgspec.Struct, frozen=True):
     live_bytes: int | None = None
     """Sum of all live blocks; not the allocated bytes where the trace lacks events."""
     groups: tuple[LiveGroups, ...] = ()
+    old: tuple[OldValues, ...] = ()
+    """Whose values are older than the moment; always empty for a snapshot."""
 
 
 class LiveChange(msgspec.Struct, frozen=True):

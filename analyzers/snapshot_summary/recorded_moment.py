@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...engine.model import DeviceSample, DeviceState, RankSample, Sample
+from ...engine.model import DeviceSample, RankSample, Sample
 from ...engine.unmeasured import sum_all
 from ..findings.subjects import name_rank
 from ..gap import GapPart, PartKind, explain_gap
-from .cursor import Absent, By, ChangeGroups, LiveGroups, LiveMoment, LiveRow, compare_groups
+from .cursor import Absent, By, ChangeGroups, LiveGroups, LiveMoment, LiveRow, OldValues, compare_groups
 
 # Parts of a device that only a process which reports can tell from the rest.
 _REPORTED: frozenset[PartKind] = frozenset({"allocated", "awaiting_free", "stranded", "cached", "context"})
@@ -22,12 +22,11 @@ class LiveProcess(NamedTuple):
 
 
 class DeviceMoment(NamedTuple):
+    node: str
     name: str
     # The device's index on its node.
     number: int
     is_simulated: bool
-    # As of a `DeviceSample`; without `ok` its memory is the last that was read.
-    state: DeviceState
     moment: LiveMoment
     # None where what fills the device was not measured.
     parts: tuple[GapPart, ...] | None
@@ -40,8 +39,12 @@ class DeviceMoment(NamedTuple):
     has_ranks: bool
 
 
-def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
-    """Yield each device with its parts, its processes, and what the tensors of its ranks are."""
+def describe_sample(sample: Sample, late_s: float = 0.0) -> Iterator[DeviceMoment]:
+    """Yield each device with its parts, its processes, and what the tensors of its ranks are.
+
+    Args:
+        late_s: Seconds from the sample to the moment, if others would have come by then; else 0.
+    """
     for device in sample.devices:
         ranks = [rank for rank in sample.ranks if rank.device_uuid == device.uuid and rank.state != "ended"]
         gap = explain_gap(device, ranks, sample.servers)
@@ -68,12 +71,13 @@ def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
             used_bytes=device.memory.used_bytes,
             total_bytes=device.memory.total_bytes,
             groups=tuple(_rank(by, each) for by, each in rows.items() if each is not None),
+            old=tuple(_list_old(sample, device, ranks, late_s)),
         )
         yield DeviceMoment(
+            node=sample.node,
             name=f"device {device.label}",
             number=device.index,
             is_simulated=device.is_simulated,
-            state=device.state,
             moment=moment,
             parts=parts,
             kinds=kinds,
@@ -81,6 +85,24 @@ def describe_sample(sample: Sample) -> Iterator[DeviceMoment]:
             are_all_processes=device.state == "ok" and device.processes is not None,
             has_ranks=bool(ranks),
         )
+
+
+def _list_old(
+    sample: Sample, device: DeviceSample, ranks: Sequence[RankSample], late_s: float
+) -> Iterator[OldValues]:
+    """Yield the node, the device and its ranks, as far as their values are older than the moment."""
+
+    def age(age_s: float | None) -> float | None:
+        return None if age_s is None else late_s + max(0.0, age_s)
+
+    if late_s:
+        yield OldValues("node", sample.node, "stale", late_s, None)
+    if device.state != "ok":
+        name = f"device {device.label}"
+        yield OldValues("device", name, device.state, age(device.age_s), device.reason)
+    for rank in ranks:
+        if rank.state == "stale":
+            yield OldValues("rank", name_rank(rank), "stale", age(rank.age_s), rank.reason)
 
 
 def compare_devices(

@@ -12,6 +12,7 @@ from ...analyzers.snapshot_summary.cursor import (
     ChangeGroups,
     LiveGroups,
     LiveMoment,
+    OldValues,
     TimeCursor,
 )
 from ...analyzers.snapshot_summary.recorded_moment import DeviceMoment, compare_devices, describe_sample
@@ -20,8 +21,9 @@ from ...engine.model import Sample
 from ...engine.model.memory_snapshot import Frame, MemorySnapshot, TraceAction
 from ...engine.recording import Recording
 from ...engine.replay.moment_text import parse_moment
+from ...engine.replay.node_player import SILENT_TICKS
 from ...engine.text import make_printable
-from ...engine.units import format_bytes, format_share
+from ...engine.units import format_age, format_bytes, format_share
 from ..stack_text import show_frame
 from ..text import UNKNOWN, format_rows, show_bytes, show_number, wrap
 from .text import NOTHING_ALLOCATED, check_device, show_time
@@ -33,7 +35,11 @@ _NO_TRACE = (
     "torch.cuda.memory._record_memory_history() before what you want to see"
 )
 _UNREAD = "{}: nothing was measured of it then"
-_OLD = "{} was not measured at {} ({}): its memory is the last that was read"
+_OLD = {
+    "node": "{} has no sample at {} ({}): its values are the last that were recorded",
+    "device": "{} was not measured at {} ({}): its memory is the last that was read",
+    "rank": "{} did not report at {} ({}): its values are the last that it reported",
+}
 _NO_STACKS = "a recording holds no stacks: lines and modules are in memory snapshots"
 
 
@@ -173,11 +179,12 @@ def report_recording(
     # Also devices that no sample has then: one can be found later than the first sample.
     recorded = _list_devices(recording, device)
     names = list(dict.fromkeys([*recorded, *(name for each in found for name in each)]))
+    has_several = len(recording.nodes) > 1
     old = [
-        _OLD.format(name, text.strip()[:40], it.state)
+        _describe_old(values, text.strip()[:40], it.node if has_several else "")
         for text, each in zip(at, found, strict=True)
-        for name, it in each.items()
-        if it.state != "ok"
+        for it in each.values()
+        for values in it.moment.old
     ]
     unread = [name for name in names if all(name not in each for each in found)]
     return MomentReport(
@@ -193,6 +200,19 @@ def report_recording(
             _NO_STACKS,
         ),
     )
+
+
+def _describe_old(old: OldValues, at: str, node: str) -> str:
+    """Say whose values are old at a moment, and how old, in the words of the live view.
+
+    Args:
+        node: Its node, where the recording has several, else empty.
+    """
+    name = f"{node} {old.name}" if node and old.kind != "node" else old.name
+    ago = " ago" if old.state in ("lost", "ended") else ""
+    age = "" if old.age_s is None else f" {format_age(old.age_s)}{ago}"
+    reason = f": {old.reason}" if old.reason else ""
+    return _OLD[old.kind].format(name, at, f"{old.state}{age}{reason}")
 
 
 def _pair(
@@ -251,7 +271,9 @@ def _read_devices(recording: Recording, time_s: float, device: int | None) -> di
     found: dict[str, DeviceMoment] = {}
     for node in nodes:
         sample: Sample | None = recording.sample_at(time_s, node=node)
-        for each in () if sample is None else describe_sample(sample):
+        late_s = 0.0 if sample is None else time_s - sample.time_s
+        is_late = sample is not None and late_s > SILENT_TICKS * sample.interval_s
+        for each in () if sample is None else describe_sample(sample, late_s if is_late else 0.0):
             if device in {None, each.number}:
                 found[each.name if len(nodes) == 1 else f"{node} {each.name}"] = each
     return found

@@ -14,6 +14,7 @@ from vramscope.engine.model import (
     MemoryReading,
     ModelStateReading,
     ProcessReading,
+    RankCoordinates,
     Sample,
 )
 from vramscope.exporters.schema import render_schema
@@ -187,8 +188,64 @@ def test_memory_that_is_older_than_its_moment_is_said_to_be(tmp_path: Path) -> N
     text = " ".join(
         call("inspect", str(tmp_path / "run.vscope"), "--at", "start", "--and", "end").stdout.split()
     )
-    assert "device 0 was not measured at end (lost): its memory is the last that was read" in text
+    assert "device 0 was not measured at end (lost 9 s ago): its memory is the last that was read" in text
     assert "not measured at start" not in text
+
+
+def make_pair(tick: int, *, age_s: float | None) -> Sample:
+    """Return a sample of two ranks, of which the second has not reported for a while."""
+    sample = make_ranked(tick)
+    first = msgspec.structs.replace(sample.ranks[0], coordinates=RankCoordinates(rank=0, world_size=2))
+    second = msgspec.structs.replace(first, pid=8, coordinates=RankCoordinates(rank=1, world_size=2))
+    if age_s is not None:
+        why = "it was stopped by a signal"
+        second = msgspec.structs.replace(second, state="stale", age_s=age_s, reason=why)
+    return msgspec.structs.replace(sample, ranks=(first, second))
+
+
+def read_old(path: Path, *at: str) -> tuple[list[dict[str, object]], str]:
+    """Return what is old at the first moment, and the report as text."""
+    (report,) = call("inspect", str(path), *at, "--json").lines
+    jsonschema.validate(report, SCHEMA)
+    old = [each for device in report["devices"] for each in device["moments"][0]["old"]]
+    return old, " ".join(call("inspect", str(path), *at).stdout.split())
+
+
+def test_values_of_a_rank_that_no_longer_reports_have_their_age(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    write(path, [make_pair(tick, age_s=None if tick < 5 else 200.0 + tick) for tick in range(9)])
+    old, text = read_old(path, "--at", "end")
+    why = "it was stopped by a signal"
+    assert old == [{"kind": "rank", "name": "rank 1", "state": "stale", "age_s": 208.0, "reason": why}]
+    said = (
+        "rank 1 did not report at end (stale 3 m 28 s: it was stopped by a signal): its values are the last"
+    )
+    assert said in text
+    assert "rank 0 did not" not in text
+    assert read_old(path, "--at", "start")[0] == []
+    assert "did not report" not in read_old(path, "--at", "start")[1]
+
+
+def test_values_of_a_node_whose_recording_ended_before_have_their_age(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    times = [(tick, "node01") for tick in range(60)] + [(tick, "node02") for tick in range(10)]
+    samples = [make_sample(tick, 1, node=node, time_s=1_700_000_000.0 + tick) for tick, node in sorted(times)]
+    write(path, samples)
+    old, text = read_old(path, "--at", "50")
+    assert old == [{"kind": "node", "name": "node02", "state": "stale", "age_s": 41.0, "reason": None}]
+    assert "node02 has no sample at 50 (stale 41 s): its values are the last that were recorded" in text
+    # Samples come once a second: one of a moment ago is not old.
+    assert read_old(path, "--at", "11")[0] == []
+
+
+def test_age_of_a_rank_counts_from_the_moment_also_where_its_node_is_silent(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    nodes = [msgspec.structs.replace(make_pair(0, age_s=10.0), node="node02", time_s=1_700_000_000.0)]
+    nodes += [make_sample(tick, 1, node="node01", time_s=1_700_000_000.0 + tick) for tick in range(60)]
+    write(path, nodes)
+    old, text = read_old(path, "--at", "30")
+    assert [(each["name"], each["age_s"]) for each in old] == [("node02", 30.0), ("rank 1", 40.0)]
+    assert "node02 rank 1 did not report at 30 (stale 40 s: it was stopped by a signal)" in text
 
 
 @pytest.mark.parametrize("at", ["+1s", "#2", "soon"])
