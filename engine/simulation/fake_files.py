@@ -44,11 +44,33 @@ def install() -> None:
     FakeTensor.__reduce_ex__ = _reduce
     torch.serialization.add_safe_globals([rebuild])
     # Libraries that look for tied weights compare these; each storage is at an address of its own.
-    replace(torch.UntypedStorage, "data_ptr", lambda original: lambda it: original(it) or int(it._cdata))
+    replace(torch.UntypedStorage, "data_ptr", _make_data_ptr)
+    # FSDP compares those of tensors to find what it has still gathered after a backward pass: PyTorch's own
+    # 0 for all of them would mean nothing, and memory that FSDP frees would stay.
+    FakeTensor.data_ptr = _find_address
     if _SAFETENSORS in sys.modules:
         _replace_savers(sys.modules[_SAFETENSORS])
     else:
         sys.meta_path.insert(0, _Finder())
+
+
+def _make_data_ptr(original: Any) -> Any:
+    find_device = torch._C.StorageBase.device.__get__
+
+    def data_ptr(storage: Any) -> int:
+        # PyTorch warns who asks a fake tensor's storage for its address, which is 0.
+        address = 0 if find_device(storage).type == "meta" else original(storage)
+        return int(address or storage._cdata)
+
+    return data_ptr
+
+
+def _find_address(tensor: Any) -> int:
+    """Return where a tensor begins in the address of its storage; 0 for an empty one, as PyTorch does."""
+    if not tensor.numel():
+        return 0
+    begin = tensor.untyped_storage().data_ptr()
+    return int(begin + tensor.storage_offset() * tensor.element_size())
 
 
 def _reduce(tensor: Any, protocol: int) -> Any:

@@ -125,6 +125,47 @@ def test_every_parallel_training_needs_the_same_bytes_without_storage(tmp_path: 
         assert peaks["split"][1] < 0.75 * peaks["replicate"][1]
 
 
+UNUSED = """
+import json, os, torch, warnings
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+warnings.filterwarnings("error", message="Accessing the data pointer")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+WIDTH = 256
+def wrap(module):
+    return FullyShardedDataParallel(module, device_id=rank)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.unused, self.last = (wrap(nn.Linear(WIDTH, WIDTH)) for _ in range(3))
+    def forward(self, x):
+        x = self.first(x)
+        self.unused(x)
+        return self.last(x)
+model = wrap(Model())
+before = torch.cuda.memory_allocated()
+model(torch.randn(8, WIDTH, device="cuda")).sum().backward()
+print(json.dumps([before, torch.cuda.memory_allocated()]))
+dist.barrier(device_ids=[rank])
+dist.destroy_process_group()
+"""
+
+
+def test_fsdp_frees_what_it_gathered_for_a_module_that_the_loss_does_not_use(tmp_path: Path) -> None:
+    """It gathers the module ahead in the backward pass, and frees it at the end by where its tensors are."""
+    config = {"total_bytes": GIB, "devices": 2}
+    real = run_ranks(tmp_path, UNUSED, config, 2)
+    fake = run_ranks(tmp_path, UNUSED, {**config, "is_fake": True, "has_stand_ins": False}, 2)
+    assert fake == real
+    before, after = json.loads(fake[0].splitlines()[-1])
+    # Of two of the three modules it has gradients, half of them on each rank.
+    gradient_bytes = 4 * (256 * 256 + 256)
+    assert after - before < 1.1 * gradient_bytes
+
+
 WRAPPED = """
 import json, torch
 class Wrapper(torch.Tensor):

@@ -268,6 +268,20 @@ def test_a_library_that_looks_for_traced_tensors_finds_none(tmp_path: Path) -> N
     assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == [False, True, False, False]
 
 
+def test_tensors_that_share_memory_have_addresses_that_say_so(tmp_path: Path) -> None:
+    script = """
+    import json, torch, warnings
+    warnings.simplefilter("error")
+    one, other = torch.empty(64, device="cuda"), torch.empty(64, device="cuda")
+    part = one[8:].view(7, 8)
+    found = [one.data_ptr() == one.detach().data_ptr(), part.data_ptr() - one.data_ptr(), one[:0].data_ptr()]
+    found += [one.data_ptr() == one.untyped_storage().data_ptr(), one.data_ptr() == other.data_ptr()]
+    print(json.dumps(found))
+    """
+    assert answers(tmp_path, script, is_fake=True, has_stand_ins=True) == [True, 32, 0, True, False]
+    assert answers(tmp_path, script) == [True, 32, 0, True, False], "as with storage"
+
+
 def test_a_file_of_safetensors_has_its_length_and_takes_no_room(tmp_path: Path) -> None:
     """Libraries look for tied weights by the addresses of storages before they save."""
     (tmp_path / "safetensors").mkdir()
