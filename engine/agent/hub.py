@@ -138,6 +138,8 @@ class Hub:
         self._first_seq: int | None = None
         self._sample: Sample | None = None
         self._is_stopping = False
+        # Processes that had begun to report when this was last looked at.
+        self._met = 0
         self._lock = lock
         self._sockets = HubSockets(runtime_dir, self.hub_id, producer.node, listening, self._clock)
 
@@ -203,10 +205,15 @@ class Hub:
         roster = self._roster
         if roster is None:
             return not self._attendance.is_over(now_s, has_ranks=False)
-        if not self._attendance.is_over(now_s, has_ranks=roster.is_attended):
+        if not self._attendance.is_over(now_s, has_ranks=self._has_ranks(roster)):
             return True
         roster.drain()  # a process may have connected since the last tick
-        return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
+        return not self._attendance.is_over(now_s, has_ranks=self._has_ranks(roster))
+
+    def _has_ranks(self, roster: Roster) -> bool:
+        """Return whether a process reports, or has since this was last asked: a short one has left by now."""
+        before, self._met = self._met, roster.met
+        return roster.is_attended or roster.met > before
 
     def _publish_samples(self, samples: Sequence[Sample]) -> None:
         for sample in samples:

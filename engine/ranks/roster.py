@@ -60,6 +60,8 @@ class Roster:
         self, folder: Path, *, node: str, clock: Clock | None = None, uid: int | None = None
     ) -> None:
         self.refused = 0
+        # How often a process has begun to report, also those that have ended since.
+        self.met = 0
         self._clock = clock or SystemClock()
         self._listener = Listener(folder, uid=uid)
         self._node = node
@@ -252,6 +254,7 @@ class Roster:
             self._ended.remove(track)
             track.resume(hello)
         self._living[connection] = track
+        self.met += 1
 
     def _end(self, connection: Connection, now_s: float, reason: str | None = None) -> None:
         track = self._living.pop(connection, None)

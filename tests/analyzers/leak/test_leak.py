@@ -65,7 +65,7 @@ def test_of_ten_caches_of_what_is_met_for_the_first_time_at_most_one_is_called_a
     for seed in range(10):
         drawn = random.Random(seed)
         known, floors = 0, []
-        for step in range(2400):
+        for step in range(1200):
             known += drawn.random() * (20 + step) < 20 + 0.6 * known
             floors.append(20 * GIB + known * 96 * MIB)
         called += bool(_find(steps(floors)))

@@ -39,6 +39,16 @@ def test_a_hub_that_nobody_needs_yet_waits_for_the_job_as_long_as_it_was_told(
         wait_until(lambda: not running.is_running, what="the hub to leave")
 
 
+def test_a_job_that_ended_before_the_hub_looked_counts_as_one_that_has_left(
+    private_environment: Path,
+) -> None:
+    hub = RankHub(private_environment, leaves_with_viewers=True, first_within_s=600.0)
+    with ProbeClient(private_environment) as probe:
+        probe.send(make_hello(), make_readings(MIB))
+    with hub as running:
+        wait_until(lambda: not running.is_running, what="the hub to leave")
+
+
 def test_an_agent_takes_the_words_that_a_job_starts_it_with(tmp_path: Path) -> None:
     words = ("--leave-with-viewers", "--first-within", "600", "--linger", "0.2")
     agent = start("agent", *words, **no_library(tmp_path))
