@@ -3,9 +3,12 @@
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,7 @@ def run_script(
         config: Configuration of the simulated device; None runs the script plainly.
         environment: Variables to add.
     """
-    words, variables = _write(folder, source, config, environment)
+    words, variables = _write(folder, source), _make_environment(config, environment)
     if environment.keys() <= READ_BY_US:
         return run_warm(words, folder, variables, TIMEOUT_S)
     return subprocess.run(
@@ -73,39 +76,41 @@ def run_ranks(folder: Path, source: str, config: dict[str, Any], count: int) -> 
     port = 10_000 + (97 * os.getpid() + next(_run_numbers)) % 20_000
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
     shared["LOCAL_WORLD_SIZE"] = shared["WORLD_SIZE"]
+    words = _write(folder, source)  # once: a rank that reads it while it is written again finds it empty
     processes = []
     for rank in range(count):
-        words, variables = _write(
-            folder, source, config, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        )
+        variables = _make_environment(config, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         processes.append(WarmProcess(words, folder, variables))
-    try:
-        printed = []
-        for it in processes:
-            output, errors = it.communicate(TIMEOUT_S)
-            assert it.returncode == 0, errors
-            printed.append(output)
-    finally:
-        for it in processes:
-            it.close()
-    return printed
+    with ThreadPoolExecutor(count) as pool:
+        ended = {pool.submit(it.communicate, TIMEOUT_S): it for it in processes}
+        try:
+            # The others would wait for one that fails.
+            for future in as_completed(ended):
+                assert ended[future].returncode == 0, future.result()[1]
+        finally:
+            for it in processes:
+                if it.returncode is None:
+                    with suppress(ProcessLookupError):
+                        os.kill(it.pid, signal.SIGKILL)
+    return [future.result()[0] for future in ended]
 
 
-def _write(
-    folder: Path, source: str, config: dict[str, Any] | None, environment: dict[str, str]
-) -> tuple[tuple[str, str], dict[str, str]]:
-    """Write a script and what starts it; return its words and its variables."""
+def _write(folder: Path, source: str) -> tuple[str, str]:
+    """Write a script and what starts it; return the words that run both."""
     boot, script = folder / "boot.py", folder / "train.py"
     boot.write_text(BOOT, encoding="utf-8")
     script.write_text(textwrap.dedent(source), encoding="utf-8")
-    variables = {
+    return str(boot), str(script)
+
+
+def _make_environment(config: dict[str, Any] | None, environment: dict[str, str]) -> dict[str, str]:
+    return {
         **os.environ,
         "SIMULATED_CONFIG": json.dumps(config),
         "SIMULATED_ROOT": str(ROOT),
         "OMP_NUM_THREADS": "1",
         **environment,
     }
-    return (str(boot), str(script)), variables
 
 
 def answers(folder: Path, source: str, *, total_bytes: int = 2 * GIB, **config: Any) -> Any:
