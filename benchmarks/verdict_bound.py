@@ -65,9 +65,9 @@ LATE_SPANS = 4.0
 FEWEST_DRAWS = 16
 """Numbers that are drawn together, or one after another by the same call, from which on they are of steps."""
 PAST_STEPS = 512
-"""Of what was: so many of the newest steps come again."""
+"""Newest steps from which futures of the past are drawn."""
 STRETCH_STEPS = 20
-"""And so many of them in their order at a time."""
+"""Length of a stretch of them that keeps its order."""
 CLEAR = 4.0
 """Standard errors from which on what steps take counts as growing."""
 GRID = 17
@@ -254,7 +254,7 @@ class Futures:
 
 
 class PastFutures:
-    """How a run may go on, from what was alone: stretches of its newest steps come again."""
+    """How a run may go on, drawn from its steps so far: stretches of the newest ones come again."""
 
     def __init__(self, run: Run, family: Family) -> None:
         scene = family.make(np.random.default_rng(run.seed), limit_span(family.span_s, run.shape))

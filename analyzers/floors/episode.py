@@ -1,6 +1,8 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ...engine.model import Finding
@@ -37,8 +39,10 @@ FLAT_MOST_SAMPLES = 128
 RESUMED_PACE = 2.0
 # Pace of the later half of a growth, as a share of that of the earlier one, below which it slows down.
 SLOWED = 0.85
-# Blocks of each half at least.
+# Blocks of each part at least.
 SLOWED_BLOCKS = 4
+# Standard errors by which the last third of a growth must be sure not to be slower than the one before.
+EVEN_ERRORS = 3.0
 
 # The rate is computed from blocks of so many scales below that of the evidence.
 FRESHNESS = 1
@@ -338,18 +342,46 @@ def _is_flat(blocks: Sequence[Block], bytes_per_s: float) -> bool:
 
 
 def _slows(blocks: Sequence[Block]) -> bool:
-    """Return whether the earlier half rose, and the later one clearly more slowly."""
-    if len(blocks) < 2 * SLOWED_BLOCKS:
+    """Return whether growth slows down: its later half clearly did, and its last third may go on to.
+
+    Growth that began fast and is even by now, as of a leak after a cache has filled, does not.
+    """
+    halves = _measure_paces(blocks, 2)
+    if halves is None or halves[0].bytes_per_s <= 0:
         return False
+    if halves[1].bytes_per_s >= SLOWED * halves[0].bytes_per_s:
+        return False
+    thirds = _measure_paces(blocks, 3)
+    if thirds is None:
+        return True
+    _, before, after = thirds
+    doubt = EVEN_ERRORS * math.hypot(before.error, after.error)
+    return before.bytes_per_s <= 0 or after.bytes_per_s - doubt < SLOWED * before.bytes_per_s
+
+
+class _Pace(NamedTuple):
+    bytes_per_s: float
+    # Its standard error, where what is kept comes at random: deviations of a sum add up.
+    error: float
+
+
+def _measure_paces(blocks: Sequence[Block], count: int) -> list[_Pace] | None:
+    """Return the pace of floors in each of some parts of equal length; None where one has few blocks."""
+    if len(blocks) < count * SLOWED_BLOCKS:
+        return None
     start_s = blocks[0].start_s
-    half_s = (blocks[-1].end_s - start_s) / 2
+    part_s = (blocks[-1].end_s - start_s) / count
     paces = []
-    for since_s in (start_s, start_s + half_s):
-        points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= since_s + half_s]
+    for part in range(count):
+        since_s = start_s + part * part_s
+        points = [(it.mid_s, it.low) for it in blocks if since_s <= it.mid_s <= since_s + part_s]
         if len(points) < SLOWED_BLOCKS:
-            return False
-        paces.append(estimate_rate(points[:: -(-len(points) // MOST_POINTS)]))
-    return paces[0] > 0 and paces[1] < SLOWED * paces[0]
+            return None
+        pace = estimate_rate(points[:: -(-len(points) // MOST_POINTS)])
+        rises = [(after[1] - before[1], after[0] - before[0]) for before, after in pairwise(points)]
+        variance = sum([(rise - pace * passed_s) ** 2 / passed_s for rise, passed_s in rises]) / len(rises)
+        paces.append(_Pace(pace, math.sqrt(variance / part_s)))
+    return paces
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:

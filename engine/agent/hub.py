@@ -205,15 +205,12 @@ class Hub:
         roster = self._roster
         if roster is None:
             return not self._attendance.is_over(now_s, has_ranks=False)
-        if not self._attendance.is_over(now_s, has_ranks=self._has_ranks(roster)):
+        # A process that was met since the last look may have left already.
+        if not self._attendance.is_over(now_s, has_ranks=roster.is_attended or roster.met > self._met):
+            self._met = roster.met
             return True
         roster.drain()  # a process may have connected since the last tick
-        return not self._attendance.is_over(now_s, has_ranks=self._has_ranks(roster))
-
-    def _has_ranks(self, roster: Roster) -> bool:
-        """Return whether a process reports, or has since this was last asked: a short one has left by now."""
-        before, self._met = self._met, roster.met
-        return roster.is_attended or roster.met > before
+        return not self._attendance.is_over(now_s, has_ranks=roster.is_attended or roster.met > self._met)
 
     def _publish_samples(self, samples: Sequence[Sample]) -> None:
         for sample in samples:

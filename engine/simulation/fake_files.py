@@ -21,6 +21,8 @@ from .patching import replace
 from .stand_ins import read_value
 
 _SAFETENSORS = "safetensors.torch"
+# Bits by which addresses of storages are apart from those of the small objects that stand for them.
+ADDRESS_SHIFT = 16
 # Names of types in a file of safetensors (https://github.com/safetensors/safetensors).
 _TYPES = {
     torch.bool: "BOOL",
@@ -43,7 +45,8 @@ def install() -> None:
     """Let fake tensors be saved and loaded."""
     FakeTensor.__reduce_ex__ = _reduce
     torch.serialization.add_safe_globals([rebuild])
-    # Libraries that look for tied weights compare these; each storage is at an address of its own.
+    # Libraries that look for tied weights compare these; each storage is at an address of its own, far enough
+    # from the next one that views of one are not where another begins.
     replace(torch.UntypedStorage, "data_ptr", _make_data_ptr)
     # FSDP compares those of tensors to find what it has still gathered after a backward pass: PyTorch's own
     # 0 for all of them would mean nothing, and memory that FSDP frees would stay.
@@ -60,7 +63,7 @@ def _make_data_ptr(original: Any) -> Any:
     def data_ptr(storage: Any) -> int:
         # PyTorch warns who asks a fake tensor's storage for its address, which is 0.
         address = 0 if find_device(storage).type == "meta" else original(storage)
-        return int(address or storage._cdata)
+        return int(address or storage._cdata << ADDRESS_SHIFT)
 
     return data_ptr
 

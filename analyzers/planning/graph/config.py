@@ -115,7 +115,7 @@ def _find_family(config: Mapping[str, object], what: str) -> Family:
             hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(known)}"
             raise InputFileError(f"{what}: model_type {type_!r} is unknown: {hint}")
         return _FAMILIES[type_]
-    if {"num_local_experts", "num_experts"} & config.keys():
+    if any(config.get(name) is not None for name in ("num_local_experts", "num_experts")):
         return "moe"
     if "dim" in config or config.get("gated_linear_unit") is True:
         return "llama"

@@ -72,6 +72,15 @@ def test_of_ten_caches_of_what_is_met_for_the_first_time_at_most_one_is_called_a
     assert called <= 1
 
 
+@pytest.mark.parametrize("steps_of_fill", [200, 400])
+def test_a_leak_that_follows_a_faster_fill_is_named_once_it_lasted_twice_as_long(steps_of_fill: int) -> None:
+    filled = 20 * GIB + 40 * MIB * steps_of_fill
+    fill = [20 * GIB + 40 * MIB * step for step in range(steps_of_fill)]
+    found = _find(steps([*fill, *(filled + 10 * MIB * step for step in range(2 * steps_of_fill))]))
+    assert found
+    assert found[0].opened_s < 3 * steps_of_fill
+
+
 def test_a_leak_under_the_sawtooth_of_steps_is_found_in_a_series() -> None:
     floors = (20 * GIB + 5 * MIB * tick for tick in range(3600))
     found = _find(series(sawtooth(floors)))

@@ -488,20 +488,20 @@ def assume_model_type(config: Mapping[str, object]) -> str | None:
 
     None where it has one, and for files of Galvatron and Megatron-LM, whose format says what the model is.
     """
-    names = config.keys()
+    names = {name for name, value in config.items() if value is not None}
     # GPT-2 of transformers has no `head_dim`; all of Galvatron's GPT have one.
     is_galvatron = bool({"dim", "gated_linear_unit"} & names) or {"n_embd", "head_dim"} <= names
     if is_galvatron or Flags(config).has("model-type"):
         return None
-    if "d_kv" in config:
+    if "d_kv" in names:
         return "t5"
-    if "n_embd" in config:
+    if "n_embd" in names:
         return "gpt2"
-    if "num_hidden_layers" not in config:
+    if "num_hidden_layers" not in names:
         return None
     if {"num_local_experts", "num_experts"} & names:
         return "mixtral"
-    return "bert" if "type_vocab_size" in config else "llama"
+    return "bert" if "type_vocab_size" in names else "llama"
 
 
 def _find_family(
