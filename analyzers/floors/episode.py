@@ -41,7 +41,7 @@ RESUMED_PACE = 2.0
 SLOWED = 0.85
 # Blocks of each part at least.
 SLOWED_BLOCKS = 4
-# Standard errors by which the last third of a growth must be sure not to be slower than the one before.
+# Standard errors by which the last third of a growth must surely keep that share of the pace before it.
 EVEN_ERRORS = 3.0
 
 # The rate is computed from blocks of so many scales below that of the evidence.

@@ -22,7 +22,7 @@ from .stand_ins import read_value
 
 _SAFETENSORS = "safetensors.torch"
 # Bits by which addresses of storages are apart from those of the small objects that stand for them.
-ADDRESS_SHIFT = 16
+_ADDRESS_SHIFT = 16
 # Names of types in a file of safetensors (https://github.com/safetensors/safetensors).
 _TYPES = {
     torch.bool: "BOOL",
@@ -63,7 +63,7 @@ def _make_data_ptr(original: Any) -> Any:
     def data_ptr(storage: Any) -> int:
         # PyTorch warns who asks a fake tensor's storage for its address, which is 0.
         address = 0 if find_device(storage).type == "meta" else original(storage)
-        return int(address or storage._cdata << ADDRESS_SHIFT)
+        return int(address or storage._cdata << _ADDRESS_SHIFT)
 
     return data_ptr
 
