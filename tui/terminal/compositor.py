@@ -24,6 +24,7 @@ from textual.widget import Widget
 
 from ..draw.pens import ON, PLAIN, Pen, change_pen
 from .strip_caches import find_change, make_caches_lazy
+from .timers import fire_late_timers
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -316,6 +317,7 @@ Layer = tuple[int, Strip]
 # widgets that were closed long ago.
 StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: ignore[arg-type, assignment]
 make_caches_lazy()
+fire_late_timers()
 
 
 class ShownPicture:
