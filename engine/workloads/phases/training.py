@@ -116,7 +116,6 @@ def teach_opacus() -> None:
 
     warnings.filterwarnings("ignore", module=r"opacus\..*")
     warnings.filterwarnings("ignore", message=".*Full backward hook is firing.*")
-    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor.*")
     register_grad_sampler(RMSNorm)(_sample_norm_gradients)
 
 
