@@ -43,6 +43,7 @@ class BareContext(NamedTuple):
 # took 3.0 to 3.1 MiB for each. The drivers were of 2024 to 2026, the versions of CUDA 12 and 13.
 BARE_CONTEXTS = (
     BareContext("A800", (8, 0), 108, 414, "kvcache-ai/Mooncake#3973"),
+    BareContext("RTX 3090", (8, 6), 82, 256, "invoke-ai/InvokeAI#9413"),
     BareContext("RTX 4090", (8, 9), 128, 386, "ovg-project/kvcached#416"),
     BareContext("RTX 6000 Ada", (8, 9), 142, 426, "unslothai/unsloth-zoo#1053"),
     BareContext("RTX 4060 Ti", (8, 9), 34, 107, "ggml-org/llama.cpp#23604"),
