@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from rich.console import Console
 from rich.segment import Segment
+from textual import on
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingsMap
 from textual.color import Color
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.types import IgnoreReturnCallbackType
+from textual.widgets import Input
 
 from ...engine.clock import Clock, SystemClock
 from ...engine.settings import ThemeName
@@ -145,6 +147,12 @@ class TerminalApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         if self.view is not None:
             self.view.begin()
+
+    @on(CommandPalette.Opened)
+    def keep_cursor_steady(self) -> None:
+        """Let no cursor blink: each change would be sent to the terminal."""
+        for field in self.screen.query(Input):
+            field.cursor_blink = False
 
     def action_export(self) -> None:
         if self.view is not None:

@@ -1,7 +1,10 @@
 """What the live screen tells: trouble, recordings, notes, filters, and life without a GPU."""
 
+import asyncio
+
 import msgspec
 import pytest
+from textual.widgets import Input
 
 from tests.tui.canned import (
     NOON_S,
@@ -164,6 +167,16 @@ async def test_the_palette_speaks_in_lower_case() -> None:
         assert names == [name.lower() for name in names]
         assert "view: notes" in names
         assert "view: live" in names
+
+
+async def test_the_cursor_of_the_palette_does_not_blink() -> None:
+    app = make_app(FakeFeed(make_snapshot(2)))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("ctrl+p")
+        await app.workers.wait_for_complete()
+        async with asyncio.timeout(60):
+            while app.screen.query_one(Input).cursor_blink:
+                await pilot.pause()
 
 
 async def test_the_host_line_shows_whole_figures_only() -> None:
