@@ -24,7 +24,10 @@ class FailedAllocation(NamedTuple):
     """What the flight record of an out-of-memory error has about it."""
 
     path: str
+    # Of the request.
     size_bytes: int | None
+    # How much more free on the device would have been enough; None where that is unknown.
+    shortage_bytes: int | None
     # Line that had allocated most of what was live, and how much.
     holder: str | None
     holder_bytes: int | None
@@ -228,7 +231,11 @@ def _name_place(card: _Card, process_count: int) -> str:
 
 
 def _describe_failure(failure: FailedAllocation) -> str:
-    lacked = "" if failure.size_bytes is None else f"{format_bytes(failure.size_bytes)} more were needed; "
+    lacked = ""
+    if failure.shortage_bytes is not None:
+        lacked = f"{format_bytes(failure.shortage_bytes)} more were needed; "
+    elif failure.size_bytes is not None:
+        lacked = f"a request of {format_bytes(failure.size_bytes)} failed; "
     held = ""
     if failure.holder is not None:
         held = f"{failure.holder} held most, {format_bytes(failure.holder_bytes)}; "

@@ -328,19 +328,26 @@ def explain_request(record: FlightRecord, shares: DeviceShares) -> Iterator[str]
         found = f"the largest free one has {format_bytes(largest)}" if largest else "none was free"
         yield f"no cached block was large enough: {found}"
     needed = find_needed(record)
-    free = shares.free_bytes
     total = shares.total_bytes
-    if needed is None or free is None:
+    if needed is None or shares.free_bytes is None:
         return
+    shortage = find_shortage(record, shares)
     if total is not None and needed > total:
         yield f"no device of {format_bytes(total)} can serve it, however much is free"
-    elif free < needed:
-        yield f"{format_bytes(needed - free)} more free on the device would have been enough"
+    elif shortage is not None:
+        yield f"{format_bytes(shortage)} more free on the device would have been enough"
     elif not _has_expandable(record):
         yield (
             "that much was free on the device: the process may have its own limit "
             "(torch.cuda.set_per_process_memory_fraction)"
         )
+
+
+def find_shortage(record: FlightRecord, shares: DeviceShares) -> int | None:
+    """Return how much more should have been free on the device; None where that is unknown, or enough was."""
+    needed = find_needed(record)
+    free = shares.free_bytes
+    return None if needed is None or free is None or free >= needed else needed - free
 
 
 def count_earlier_retries(record: FlightRecord) -> int:

@@ -135,7 +135,7 @@ def judge(
         ended,
         passed_s=725.0,
         processes=[simulated],
-        read_failure=lambda _: FailedAllocation("/tmp/oom.json.gz", None, None, None, lacking_bytes),
+        read_failure=lambda _: FailedAllocation("/tmp/oom.json.gz", None, None, None, None, lacking_bytes),
         host_kills=0,
         size_outside=lambda _: (part(128, most_mib - 64), part(128, 64)),
     )
@@ -197,15 +197,16 @@ def test_processes_on_one_simulated_card_are_added_up_and_said_to_be_an_upper_bo
 
 def test_after_an_error_the_line_that_held_most_and_the_record_follow() -> None:
     failed = process(1, 79, ooms=1, flight_record="/tmp/oom 1.json.gz")
-    failure = FailedAllocation("/tmp/oom 1.json.gz", 512 * MIB, "train.py:41", 40 * GIB)
+    failure = FailedAllocation("/tmp/oom 1.json.gz", GIB, 512 * MIB, "train.py:41", 40 * GIB)
     _, second = describe(Ended(1, None), process(0, 50), failed, failure=failure)
     assert second == (
         "512 MiB more were needed; train.py:41 held most, 40.0 GiB; why: "
         "vramscope inspect '/tmp/oom 1.json.gz'"
     )
-    _, second = describe(
-        Ended(1, None), failed, failure=FailedAllocation("/tmp/oom 1.json.gz", None, None, None)
-    )
+    unknown = FailedAllocation("/tmp/oom 1.json.gz", GIB, None, None, None)
+    _, second = describe(Ended(1, None), failed, failure=unknown)
+    assert second == "a request of 1.0 GiB failed; why: vramscope inspect '/tmp/oom 1.json.gz'"
+    _, second = describe(Ended(1, None), failed, failure=unknown._replace(size_bytes=None))
     assert second == "why: vramscope inspect '/tmp/oom 1.json.gz'"
     assert len(describe(Ended(1, None), failed)) == 1, "a record that is gone is not named"
 
@@ -227,7 +228,7 @@ def test_a_job_that_an_error_of_its_gpu_ended_is_not_called_out_of_memory() -> N
 
 def test_an_out_of_memory_error_stays_one_whatever_else_was_reported() -> None:
     event = DeviceEvent(time_s=1.0, kind="xid", source="kernel log", code=45)
-    failure = FailedAllocation("x.oom", GIB, None, None)
+    failure = FailedAllocation("x.oom", GIB, None, None, None)
     lines = describe(Ended(1, None), process(0, 79, flight_record="x.oom"), failure=failure, events=(event,))
     assert len(lines) == 3
     assert "no lack of memory" not in lines[2]

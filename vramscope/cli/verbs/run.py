@@ -257,16 +257,17 @@ def _find_kind(
 
 def _read_failure(name: str) -> "FailedAllocation | None":
     """Return what a flight record has about its error; a record that is gone or broken is left out."""
-    from vramscope.analyzers.snapshot_summary.flight import summarize_flight_record
+    from vramscope.analyzers.snapshot_summary.flight import find_shortage, summarize_flight_record
     from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.files.flight_record import read_flight_record
     from vramscope.exporters.job_end import FailedAllocation
 
     path = Path(name)
     try:
-        summary = summarize_flight_record(read_flight_record(path))
+        record = read_flight_record(path)
     except (VramscopeError, OSError):
         return None
+    summary = summarize_flight_record(record)
     places = ((group.headline, group.size_bytes) for group in summary.stacks)
     line, size_bytes = next(((it, size) for it, size in places if it is not None), (None, None))
     shares = summary.shares
@@ -277,6 +278,7 @@ def _read_failure(name: str) -> "FailedAllocation | None":
     return FailedAllocation(
         path=show_path(path),
         size_bytes=summary.size_bytes,
+        shortage_bytes=find_shortage(record, shares),
         holder=None if line is None else f"{show_path(Path(line.filename))}:{line.line}",
         holder_bytes=size_bytes,
         lacking_bytes=lacking_bytes,
