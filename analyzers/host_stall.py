@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.model import Finding, HostSample, Sample, Severity
-from ..engine.units import format_age, format_bytes, format_share
+from ..engine.units import format_bytes, format_left, format_share
 from .findings.evidence import EvidenceKey
 from .findings.lifecycle import NodeClocks, OpenFinding, Passage, begin_finding, restate
 
@@ -201,7 +201,7 @@ def _restate(finding: Finding, time_s: float, state: _State) -> Finding:
         why = "all processes wait for memory" if (state.stall_percent or 0.0) >= STALL_PERCENT else "it swaps"
         title = f"the host stalls: {why}, {available}"
     else:
-        left = format_age(state.left_s or 0.0)
+        left = format_left(state.left_s or 0.0)
         rate = format_bytes(round(state.fall_bytes_per_s or 0.0))
         title = (
             f"host memory, which is the GPU's too, is used up in {left}: {available}, {rate} less a second"

@@ -74,6 +74,11 @@ def format_share(share: float | None, places: int = 0) -> str:
     return "—" if share is None else f"{100 * share:.{places}f} %"
 
 
+def format_left(left_s: float) -> str:
+    """A time that is left, to the nearest second, the same in every sentence and column; never below 0."""
+    return format_age(max(0, round(left_s)))
+
+
 def format_age(age_s: float) -> str:
     """A time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
     seconds = int(age_s)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...engine.model import AdviceAction
-from ...engine.units import MIB, format_age, format_bytes
+from ...engine.units import MIB, format_bytes, format_left
 from ..risk import LEVELS
 from .model import ClusterPicture, ClusterRank, RankKey
 
@@ -70,7 +70,7 @@ def _is_threatened(rank: ClusterRank, now_s: float) -> bool:
 
 
 def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advice]:
-    left = format_age(round(max(0.0, (rank.oom_s or 0.0) - picture.time_s)))
+    left = format_left((rank.oom_s or 0.0) - picture.time_s)
     for neighbour in _find_neighbours(rank, picture):
         cache = find_cache(neighbour)
         if cache is not None and cache >= _worth(neighbour):

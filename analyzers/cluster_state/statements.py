@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...engine.model import SEVERITIES, Evidence, Severity
-from ...engine.units import format_age, format_bytes, format_share
+from ...engine.units import format_bytes, format_left, format_share
 from ..balance import BOTTLENECK_FACTOR
 from ..findings.evidence import JOB, TIME_LEFT
 from ..risk import LEVELS
@@ -124,7 +124,7 @@ def _word_title(job: JobState, picture: ClusterPicture, threatened: list[Cluster
 
 
 def _left(rank: ClusterRank, picture: ClusterPicture) -> str:
-    return format_age(round(max(0.0, (rank.oom_s or 0.0) - picture.time_s)))
+    return format_left((rank.oom_s or 0.0) - picture.time_s)
 
 
 def _name_nodes(ranks: list[ClusterRank]) -> str:

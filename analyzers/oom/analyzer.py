@@ -17,7 +17,7 @@ from ...engine.model import (
     Severity,
 )
 from ...engine.model.finding import BELIEVED, PROCESS_ENDED
-from ...engine.units import format_age, format_bytes, format_share
+from ...engine.units import format_bytes, format_left, format_share
 from ..device_trend import DeviceTrendTrack, is_other_trend
 from ..findings.evidence import (
     BELIEF,
@@ -106,22 +106,18 @@ def _name(subject: Subject) -> str:
 def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     name = _name(subject)
     if forecast.middle_s is None or forecast.low_s is None or forecast.high_s is None:
-        chance = f"{format_share(forecast.probability)} within {_format_left(HORIZON_S)}"
+        chance = f"{format_share(forecast.probability)} within {format_left(HORIZON_S)}"
         return f"{name} may run out of memory ({chance}): the largest steps may not fit"
     span = (
         f"{round(forecast.low_s)}-{round(forecast.high_s)} s"
         if forecast.high_s < 600
-        else f"{_format_left(forecast.low_s)} to {_format_left(forecast.high_s)}"
+        else f"{format_left(forecast.low_s)} to {format_left(forecast.high_s)}"
     )
     pace = _word_pace(watch)
-    left = _format_left(forecast.middle_s)
+    left = format_left(forecast.middle_s)
     what = "peaks" if _is_of_peaks(watch) else "live tensors"
     ends = "out of memory in" if forecast.belief >= BELIEVED else "may run out of memory in"
     return f"{name} {ends} {left} ({span}, {format_share(forecast.belief)}): {what} grow by {pace}"
-
-
-def _format_left(seconds: float) -> str:
-    return format_age(round(seconds))
 
 
 def _word_pace(watch: Watch) -> str:

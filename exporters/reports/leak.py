@@ -8,7 +8,7 @@ import msgspec
 
 from ...analyzers.findings.evidence import GROWN, PROCESS, RATE, SOURCE, read_process
 from ...engine.model import Finding
-from ...engine.units import MIB, format_age, format_bytes
+from ...engine.units import MIB, format_age, format_bytes, format_left
 from .frame import (
     KINDS,
     EvidenceValue,
@@ -379,10 +379,10 @@ def _describe_end(log: RunLog, device: DeviceLog, growth: MemoryGrowth) -> str:
     """Return when memory runs out by the forecast; without one, when the device would be full."""
     ends = [it.oom_in_s for it in list_assessments(log, device) if it.oom_in_s is not None]
     if ends:
-        return f"; out of memory in {format_age(min(ends))} if it goes on"
+        return f"; out of memory in {format_left(min(ends))} if it goes on"
     rate = growth.growth_rate_mb_per_min
     full_s = find_time_to_full(log, device, None if rate is None else rate * MIB / 60.0)
-    return "" if full_s is None else f"; at this rate the device is full in {format_age(full_s)}"
+    return "" if full_s is None else f"; at this rate the device is full in {format_left(full_s)}"
 
 
 def _doubt(device: DeviceLog, span_s: float) -> str:

@@ -8,7 +8,7 @@ from ...analyzers.floors.rate import LEAST_MOMENTS
 from ...analyzers.sentence import count
 from ...engine.model.finding import BELIEVED
 from ...engine.text import make_printable
-from ...engine.units import format_age, format_bytes
+from ...engine.units import format_age, format_bytes, format_left
 from ..stack_text import cut_middle
 from ..text import MARKS, UNKNOWN, format_rows, show_number, wrap
 from .distributed import DistributedReport, list_cluster_remarks, tabulate_nodes
@@ -280,4 +280,4 @@ def _is_doubted(risk: RiskAssessment) -> bool:
 def _interval(low_s: float | None, high_s: float | None) -> str:
     if low_s is None:
         return UNKNOWN
-    return format_age(low_s) if high_s is None else f"{format_age(low_s)}–{format_age(high_s)}"
+    return format_left(low_s) if high_s is None else f"{format_left(low_s)}–{format_left(high_s)}"

@@ -17,7 +17,7 @@ from ...engine.model import (
     SegmentMap,
     StepReading,
 )
-from ...engine.units import GIB, MIB, format_age, format_bytes
+from ...engine.units import GIB, MIB, format_age, format_bytes, format_left
 from ..draw.bars import wrap_pieces
 from ..draw.blocks import draw_segment_map
 from ..draw.glyphs import Glyphs
@@ -166,7 +166,7 @@ def _describe_end(found: Assessment, now_s: float, glyphs: Glyphs) -> str:
         return glyphs.unmeasured if found.probability is None else "not expected"
     past_s = now_s - found.time_s
     low, middle, high = (
-        None if span_s is None else format_age(max(0.0, round(span_s - past_s)))
+        None if span_s is None else format_left(span_s - past_s)
         for span_s in (found.oom_in_low_s, found.oom_in_s, found.oom_in_high_s)
     )
     text = f"{middle}" if low is None or high is None else f"{middle} ({low} to {high})"

@@ -1,6 +1,7 @@
 """Reports on the same samples say the same of their growth, in the words of the live view."""
 
 import random
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from vramscope.analyzers.oom import OomAnalyzer
 from vramscope.analyzers.trend_words import word_trend
 from vramscope.engine.model import Sample
+from vramscope.engine.units import format_age
 from vramscope.exporters.reports.leak import LeakRule, build_leak
 from vramscope.exporters.reports.log import RunLog
 from vramscope.exporters.reports.oom import Thresholds, build_oom
@@ -71,6 +73,25 @@ def test_a_straight_climb_is_told_by_every_report_as_by_the_live_view() -> None:
     ):
         said = " ".join(describe_report(report, 100).split())
         assert "used memory filling, +3.9 GiB/min for 1" in said
+
+
+def test_a_time_that_is_left_has_the_same_seconds_in_the_table_and_in_the_sentence() -> None:
+    def climb(slope_gib: float) -> RunLog:
+        levels = (round((20 + slope_gib * t) * GIB) for t in range(300))
+        return _log(
+            make_sample(t, make_device(used=level + GIB, allocated=level, reserved=level))
+            for t, level in enumerate(levels)
+        )
+
+    for slope_gib in (0.1, 0.12, 0.14, 0.16):
+        log = climb(slope_gib)
+        report = build_oom(log, INPUT, Thresholds())
+        (finding,) = report.findings
+        said = describe_report(report, 200)
+        known = re.search(r"\((\d+)-(\d+) s, ", finding.title)
+        assert known is not None, finding.title
+        low, high = (format_age(int(seconds)) for seconds in known.groups())
+        assert f"{low}–{high}\n" in said
 
 
 @pytest.mark.parametrize(
