@@ -33,9 +33,13 @@ class ComparedDevice(msgspec.Struct, frozen=True):
     """When most was allocated; None where one of the snapshots has no history."""
     end: ComparedMoment
     """When the snapshots were made."""
-    ooms_a: int
-    """Out-of-memory errors in the history."""
-    ooms_b: int
+    ooms_a: int | None
+    """Out-of-memory errors in the history; None where there is none."""
+    ooms_b: int | None
+
+    @property
+    def has_failed_in_b_only(self) -> bool:
+        return bool(self.ooms_b) and self.ooms_a == 0
 
     @property
     def moments(self) -> tuple[ComparedMoment, ...]:
@@ -116,9 +120,9 @@ def _cut_rows(moment: LiveMoment, most: int) -> LiveMoment:
     return msgspec.structs.replace(moment, groups=groups)
 
 
-def _count_ooms(snapshot: MemorySnapshot, device: int) -> int:
-    traces = (trace for trace in snapshot.traces if trace.device == device)
-    return sum(trace.action.count(TraceAction.OOM) for trace in traces)
+def _count_ooms(snapshot: MemorySnapshot, device: int) -> int | None:
+    traces = [trace for trace in snapshot.traces if trace.device == device and len(trace)]
+    return sum(trace.action.count(TraceAction.OOM) for trace in traces) if traces else None
 
 
 def _explain_nothing(in_a: Sequence[int], in_b: Sequence[int]) -> str:
@@ -139,7 +143,7 @@ def _explain_nothing(in_a: Sequence[int], in_b: Sequence[int]) -> str:
 
 
 def _judge(devices: tuple[ComparedDevice, ...]) -> str:
-    failed = next((it for it in devices if it.ooms_b and not it.ooms_a), None)
+    failed = next((it for it in devices if it.has_failed_in_b_only), None)
     error = "" if failed is None else f"; only B ran out of memory, on device {failed.device}"
     every = [(device, moment) for device in devices for moment in device.moments]
     peaks = [(device, device.moments[0]) for device in devices]

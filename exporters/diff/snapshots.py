@@ -61,8 +61,8 @@ def _describe_rest(difference: SnapshotDifference) -> Iterator[str]:
         if device.peak is None:
             yield f"device {device.device}: only the ends are compared, as one has no history"
         if device.ooms_a or device.ooms_b:
-            errors = f"{device.ooms_a:,} in A, {device.ooms_b:,} in B"
-            yield f"device {device.device}: out-of-memory errors: {errors}"
+            ooms = ("unknown" if it is None else f"{it:,}" for it in (device.ooms_a, device.ooms_b))
+            yield "device {}: out-of-memory errors: {} in A, {} in B".format(device.device, *ooms)
     for run, devices in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         if devices:
             yield f"only in {run}, and not compared: device {', '.join(map(str, devices))}"
@@ -83,7 +83,7 @@ def annotate_snapshot_difference(difference: SnapshotDifference, *, is_crossed: 
         for row in device.moments[0].changes[0].rows
         if row.change_bytes is not None and row.change_bytes > 0 and device.moments[0].difference_bytes > 0
     ]
-    failed = [device for device in difference.devices if device.ooms_b and not device.ooms_a]
+    failed = [device for device in difference.devices if device.has_failed_in_b_only]
     is_shown = is_crossed or grown or failed
     yield Annotation(
         level if is_shown else "notice",

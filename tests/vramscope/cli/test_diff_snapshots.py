@@ -78,6 +78,15 @@ def test_what_is_new_gone_and_larger_is_listed(a: str, b: str) -> None:
     assert "device 0: out-of-memory errors: 0 in A, 1 in B" in told.stdout
 
 
+def test_errors_of_a_snapshot_without_history_are_unknown_and_not_none(tmp_path: Path, b: str) -> None:
+    ends = write(tmp_path, "ends.pickle", [(stack("block", 41, "/ci"), 11)], has_history=False)
+    told = call("diff", ends, b, "--fail-on", "1GiB", COLUMNS="120")
+    assert told.code == 0, "nobody knows whether only B ran out of memory"
+    assert "device 0: out-of-memory errors: unknown in A, 1 in B" in told.stdout
+    assert "only B ran out of memory" not in told.stdout
+    assert json.loads(call("diff", ends, b, "--json").stdout)["devices"][0]["ooms_a"] is None
+
+
 def test_from_ten_times_on_the_times_are_said_and_no_percentage(tmp_path: Path) -> None:
     small = write(tmp_path, "small.pickle", [(stack("embed", 3), 2)])
     large = write(tmp_path, "large.pickle", [(stack("embed", 3), 112)])
