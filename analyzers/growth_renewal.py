@@ -1,5 +1,6 @@
 """Findings on growth as of now: between two statements their times, rates and sizes are those of the newest
-assessment, so that every number on a screen or in a report has one source.
+assessment, so that every number on a screen or in a report has one source. What has ended is in the past and
+forecasts nothing.
 """
 
 import math
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..engine.model import Assessment, Evidence, Finding
-from ..engine.units import format_age, format_bytes, format_share
+from ..engine.units import format_bytes, format_left, format_share
 from .findings.evidence import (
     BELIEF,
     CAPACITY,
@@ -35,30 +36,43 @@ _LEFT = re.compile(rf"(out of memory in )({_TIME})")
 _RANGE = re.compile(rf"\((\d+)-(\d+) s, |\(({_TIME}) to ({_TIME}), ")
 _PACE = re.compile(rf"(grow by|leaks) {_SIZE} a (step|minute)")
 _GROWN = re.compile(rf"\({_SIZE}\)")
+# How titles say what goes on, and what has ended.
+_PAST = tuple(
+    (re.compile(present), past)
+    for present, past in (
+        (rf"may run out of memory(?: in {_TIME})?(?: \([^)]*\))?", "might have run out of memory"),
+        (rf"out of memory in {_TIME}(?: \([^)]*\))?", "was running out of memory"),
+        (r"\bgrow by(?= \d)", "grew by"),
+        (r"\bleaks(?= \d)", "leaked"),
+        (r"\bmay not fit$", "might not have fitted"),
+    )
+)
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def renew_findings(
     findings: Sequence[Finding], assessments: Sequence[Assessment], now_s: float
 ) -> Sequence[Finding]:
-    """Return findings as of now: open ones on growth are renewed, others are as they are.
+    """Return findings as of now: those on growth are renewed, others are as they are.
 
     Args:
         assessments: The newest of each process and device.
     """
-    if not any(it.is_open and it.kind in (OOM, LEAK) for it in findings):
+    if not any(it.kind in (OOM, LEAK) for it in findings):
         return findings
     return tuple(renew_finding(it, assessments, now_s) for it in findings)
 
 
 def renew_finding(finding: Finding, assessments: Sequence[Assessment], now_s: float) -> Finding:
-    """Return an open finding `oom` or `leak` with title and evidence as of now; any other one as it is.
+    """Return a finding `oom` or `leak` with title and evidence as of now; any other one as it is.
 
     Times, rates and sizes are those of the newest assessment of its process. Without one the times of its
-    title count down by what has passed since it was stated.
+    title count down by what has passed since it was stated. The title of a closed one is in the past.
     """
-    if not finding.is_open or finding.kind not in (OOM, LEAK):
+    if finding.kind not in (OOM, LEAK):
         return finding
+    if not finding.is_open:
+        return msgspec.structs.replace(finding, title=word_past(finding))
     word = _find_word(finding, assessments)
     title = _count_down(finding, word, now_s)
     if word is None:
@@ -71,6 +85,15 @@ def renew_finding(finding: Finding, assessments: Sequence[Assessment], now_s: fl
         updated_s=max(now_s, finding.updated_s),
         evidence=tuple(known.get(it.name, it) for it in finding.evidence),
     )
+
+
+def word_past(finding: Finding) -> str:
+    """Return the title of a finding on growth that has ended: in the past, without a forecast."""
+    title = finding.title
+    if finding.kind in (OOM, LEAK):
+        for present, past in _PAST:
+            title = present.sub(past, title, count=1)
+    return title
 
 
 def _find_word(finding: Finding, assessments: Sequence[Assessment]) -> Assessment | None:
@@ -172,9 +195,9 @@ def _parse_range(title: str, past_s: float) -> tuple[float, float] | None:
 
 
 def _replace_times(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
-    restated = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
+    restated = _LEFT.sub(lambda match: f"{match[1]}{format_left(left_s)}", title, count=1)
     if span_s is None:
         return restated
     low_s, high_s = (max(0, round(value)) for value in span_s)
-    text = f"({low_s}-{high_s} s, " if high_s < 600 else f"({format_age(low_s)} to {format_age(high_s)}, "
+    text = f"({low_s}-{high_s} s, " if high_s < 600 else f"({format_left(low_s)} to {format_left(high_s)}, "
     return _RANGE.sub(text, restated, count=1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...engine.files.base.series_reader import WALL_CLOCK_FROM_S
 from ...engine.model import Finding
+from ..growth_renewal import word_past
 from .model import (
     FIGURE_WORDS,
     OUT_OF_MEMORY,
@@ -448,7 +449,7 @@ def _list_all(
         track = next((each for each in run.tracks if _is_about(finding, each)), None)
         who = None if track is None else names.get(id(track), track.name)
         at = _place(track, finding.opened_s - run.start_s, alignment)
-        found = FoundOnce(kind=finding.kind, subject=who, at=at, title=finding.title)
+        found = FoundOnce(kind=finding.kind, subject=who, at=at, title=word_past(finding))
         yield (finding.kind, who or finding.node), found
     for track in run.tracks:
         if track.first_oom_s is not None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from vramscope.analyzers.findings.evidence import FLOOR_AT_ONSET, GROWN, PROCESS, RATE, TIME_LEFT
 from vramscope.analyzers.growth_renewal import renew_finding, renew_findings
@@ -51,8 +52,38 @@ def test_growth_of_peaks_and_no_growth_say_nothing_of_a_leak() -> None:
         assert (found.title, _numbers(found)) == (LEAK.title, _numbers(LEAK))
 
 
-def test_a_closed_finding_and_one_of_another_kind_stay_as_they_are() -> None:
-    closed = msgspec.structs.replace(LEAK, closed_s=150.0)
-    other = finding("pressure", title="GPU 0 leaks 20 MiB a step")
-    findings = (closed, other)
+def test_a_finding_of_another_kind_stays_as_it_is() -> None:
+    findings = (finding("pressure", title="GPU 0 leaks 20 MiB a step"),)
     assert renew_findings(findings, (_word(),), 200.0) is findings
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "past"),
+    [
+        (
+            "leak",
+            "GPU 0 (rank 0) leaks 20 MiB a step since step 4 (2.0 GiB), kept by leaks() at leaks.py:3",
+            "GPU 0 (rank 0) leaked 20 MiB a step since step 4 (2.0 GiB), kept by leaks() at leaks.py:3",
+        ),
+        (
+            "oom",
+            "GPU 0 out of memory in 28 s (15-45 s, 96 %): live tensors grow by 5.0 GiB a minute",
+            "GPU 0 was running out of memory: live tensors grew by 5.0 GiB a minute",
+        ),
+        (
+            "oom",
+            "rank 3 may run out of memory in 21 m 55 s (16 m 01 s to 27 m 48 s, 41 %): peaks grow by 2 MiB",
+            "rank 3 might have run out of memory: peaks grew by 2 MiB",
+        ),
+        (
+            "oom",
+            "GPU 0 may run out of memory (30 % within 10 m 00 s): the largest steps may not fit",
+            "GPU 0 might have run out of memory: the largest steps might not have fitted",
+        ),
+    ],
+)
+def test_what_has_ended_is_in_the_past_and_forecasts_nothing(kind: str, title: str, past: str) -> None:
+    closed = msgspec.structs.replace(finding(kind, title=title), closed_s=150.0)
+    (found,) = renew_findings((closed,), (_word(),), 200.0)
+    assert (found.title, found.closed_s, found.evidence) == (past, 150.0, closed.evidence)
+    assert renew_finding(found, (), 300.0) == found

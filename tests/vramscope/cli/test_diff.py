@@ -1,6 +1,7 @@
 """`vramscope diff`: two files of any format, told as text and as JSON, and its exit codes."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from itertools import chain
@@ -56,6 +57,25 @@ def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Pat
     assert as_json["schema"] == "vramscope.difference/1"
     assert (as_json["first"], as_json["parts"]) == ("rank 1", True)
     assert list(as_json) == list(RunDifference.__struct_fields__)
+
+
+def test_growth_in_one_run_only_is_in_the_past_with_the_sizes_of_its_leak_report(tmp_path: Path) -> None:
+    def write(name: str, slope_gib: float) -> str:
+        path = tmp_path / name
+        levels = [round((20 + slope_gib * t) * GIB) for t in range(700)]
+        rows = [f"{t},0,{level},{level},{level + GIB},{80 * GIB}" for t, level in enumerate(levels)]
+        header = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes"
+        path.write_text("\n".join((header, *rows)) + "\n")
+        return str(path)
+
+    flat, climb = write("flat.csv", 0), write("climb.csv", 0.06)
+    told = " ".join(call("diff", flat, climb, COLUMNS="200").stdout.split())
+    assert "found in B only: GPU 0 was running out of memory: live tensors grew by 3.6 GiB a minute" in told
+    (leak,) = json.loads(call("leak", "--input", climb).stdout)["findings"]
+    grown = re.search(r"\([\d.]+ GiB\)", leak["title"])
+    assert grown is not None
+    assert f"found in B only: GPU 0 leaked 3.6 GiB a minute {grown[0]}" in told
+    assert "out of memory in" not in told
 
 
 @pytest.mark.parametrize(

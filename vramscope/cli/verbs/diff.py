@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vramscope.analyzers.diff import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
+from vramscope.analyzers.growth_renewal import renew_findings
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_name, show_path
-from vramscope.engine.model import Finding, Sample
+from vramscope.engine.model import Assessment, Finding, Sample
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_bytes
 
@@ -24,6 +25,7 @@ from ..frame.settings import read_settings
 
 if TYPE_CHECKING:
     from vramscope.analyzers.snapshot_summary.comparison import SnapshotDifference
+    from vramscope.engine.agent.analyzer_host import AnalyzerHost
 
 DESCRIPTION = (
     "Compare two runs: from which step on they differ, by how much, and what only one of them found; or two "
@@ -213,7 +215,7 @@ class Threshold(NamedTuple):
     def is_crossed_by_snapshots(self, difference: "SnapshotDifference") -> bool:
         """Return whether allocated or reserved bytes differ by more at a peak or end, or only B failed."""
         for device in difference.devices:
-            if device.ooms_b and not device.ooms_a:
+            if device.has_failed_in_b_only:
                 return True
             for moment in device.moments:
                 levels = (
@@ -307,17 +309,21 @@ def _holds_findings(paths: Sequence[Path]) -> bool:
 
 def _read_run(path: Path, recordings: Sequence[Path], progress: Progress, *, is_recorded: bool) -> _Run:
     summarizer = RunSummarizer()
-    look = None if is_recorded else _make_finder()
+    host = None if is_recorded else _make_host()
+    assessments: dict[tuple[str | None, int | None], Assessment] = {}
     opened = _RecordingInput(recordings) if recordings else _SeriesInput(path)
     with closing(opened):
         for sample in opened.samples():
             summarizer.observe(sample)
-            for finding in () if look is None else look(sample):
-                summarizer.note_finding(finding)
+            if host is not None:
+                for finding in host.observe(sample):
+                    summarizer.note_finding(finding)
+                assessments |= {(it.device_uuid, it.pid): it for it in host.assess()}
             progress(opened.read_share(sample), summarizer.samples_read)
         for finding in opened.findings() if is_recorded else ():
             summarizer.note_finding(finding)
         summary = summarizer.finish()
+        summary.findings = [*renew_findings(summary.findings, [*assessments.values()], summary.end_s)]
         summary.notes.extend(opened.notes())
     if not summary.samples:
         why = "; ".join(summary.notes) if recordings else ""
@@ -325,11 +331,11 @@ def _read_run(path: Path, recordings: Sequence[Path], progress: Progress, *, is_
     return _Run(summary, opened.format)
 
 
-def _make_finder() -> Callable[[Sample], list[Finding]]:
+def _make_host() -> "AnalyzerHost":
     from vramscope.engine.agent.analyzer_host import AnalyzerHost
     from vramscope.engine.plugins import make_analyzers
 
-    return AnalyzerHost(make_analyzers().made).observe
+    return AnalyzerHost(make_analyzers().made)
 
 
 class _RecordingInput:
