@@ -1,6 +1,7 @@
 """The alerts screen: what it lists, and how one gets in and out."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from tests.tui.canned_alerts import ALERTS, FRAGMENTATION, IDLE, LEAK, OOM, PRES
 from tests.tui.device_looks import later, on_device
 from tests.tui.looks import notices, shown_screen, shown_text
 from vramscope.engine.alerts.state import AlertState
-from vramscope.engine.model import WorkerStatus
+from vramscope.engine.model import DeviceSample, WorkerStatus
 from vramscope.tui.alerts.screen import NOTHING_FOUND, AlertHeading, AlertsScreen
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.device.screen import DeviceScreen
@@ -277,12 +278,18 @@ async def test_trouble_with_hooks_is_told_where_there_is_room() -> None:
         assert "webhook" not in shown_text(app)
 
 
-async def test_findings_of_a_recording_name_ranks_and_seconds() -> None:
-    finding = msgspec.structs.replace(LEAK, opened_s=12.5, updated_s=14.0, device="3", evidence=())
-    sample = msgspec.structs.replace(make_sample((), 1), time_s=20.0, clock="trace")
+@pytest.mark.parametrize(("kind", "name"), [("trace", "rank 3"), ("gpu", "GPU 3")])
+async def test_findings_of_a_recording_name_its_ranks_or_gpus_and_seconds(
+    kind: Literal["trace", "gpu"], name: str
+) -> None:
+    finding = msgspec.structs.replace(
+        LEAK, opened_s=12.5, updated_s=14.0, device="3", device_uuid="3", evidence=()
+    )
+    device = DeviceSample("3", 3, kind=kind)
+    sample = msgspec.structs.replace(make_sample((device,), 1), time_s=20.0, clock="trace")
     app = make_app(FakeFeed(make_snapshot(sample=sample, findings=(finding,))))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("3", "enter")
         await pilot.pause()
-        assert "rank 3" in shown_text(app)
+        assert f"leak · {name} · node03" in shown_text(app)
         assert "opened t 12.5 s, open for 7 s" in shown_text(app)
