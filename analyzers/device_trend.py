@@ -381,7 +381,7 @@ class DeviceTrendTrack:
         """Return the rate of growth now and its standard error, in bytes a second."""
         finest = max(0, growth.level - 1)
         blocks = [block for block in self._pyramid.mosaic(finest) if block.end_s >= self._onset[0]]
-        points = [(block.end_s, float(block.low)) for block in blocks[-2 * MOST_POINTS :]]
+        points = [(block.low_s, float(block.low)) for block in blocks[-2 * MOST_POINTS :]]
         if len(points) < 4:
             return growth.bytes_per_s, growth.bytes_per_s
         line = fit_curve(points[:: -(-len(points) // MOST_POINTS)])

@@ -61,6 +61,14 @@ def test_every_pace_of_samples_shows_the_fill(interval_s: float) -> None:
     assert "filling" in read_words([20.0] * 30 + climb(20, 80, ticks), interval_s)
 
 
+@pytest.mark.parametrize("interval_s", [2.0, 15.0])
+def test_a_straight_climb_has_its_own_rate_to_the_end(interval_s: float) -> None:
+    ticks = 1200
+    found = watch(series(climb(20.6, 75.6, ticks), step_s=interval_s))
+    rates = [trend.rate_bytes_per_s for _, trend in found if trend.rate_bytes_per_s is not None]
+    assert rates == pytest.approx([55 * GIB / (ticks * interval_s)] * len(rates), rel=0.005)
+
+
 def test_a_leak_in_segments_of_a_gibibyte_fills() -> None:
     stairs = [math.floor(used) for used in climb(30, 80, 3000)]
     assert "filling" in read_words(stairs)
