@@ -129,8 +129,8 @@ def _entitle(device: DeviceSample, most: _Most, capacity_bytes: int, time_s: flo
 def _explain_method(most: _Most) -> str:
     recorded = "allocated bytes" if most.is_allocated else "device used (NVML, everything on the device)"
     return (
-        f"Recorded {recorded}, the most within each tick, compared with the given capacity "
-        "(--capacity), which was not recorded; one sample above it is enough"
+        f"Recorded {recorded}, the most within each tick, compared with the capacity: that of the file, else "
+        "the given one (--capacity); one sample above it is enough"
     )
 
 

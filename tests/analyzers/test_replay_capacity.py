@@ -52,7 +52,7 @@ def test_one_sample_above_the_capacity_is_enough() -> None:
         "capacity asked about": CAPACITY,
         "allocated at the peak": 50 * GIB,
     }
-    assert "compared with the given capacity (--capacity), which was not recorded" in found.method
+    assert "compared with the capacity: that of the file, else the given one (--capacity)" in found.method
     assert "frees before it fails" in found.advice
 
 
