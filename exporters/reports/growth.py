@@ -88,10 +88,11 @@ def find_rate(log: RunLog, device: DeviceLog, window: int) -> float | None:
         window: Newest snapshots that count then.
     """
     found = list_assessments(log, device)
+    # Of growth that is seen in peaks first nobody says yet whether floors grow too.
     rates = [
-        0.0 if it.is_growth_of_peaks else it.growth_bytes_per_s
+        it.growth_bytes_per_s
         for it in found
-        if it.memory_source == "allocator" and it.growth_bytes_per_s is not None
+        if it.memory_source == "allocator" and it.growth_bytes_per_s is not None and not it.is_growth_of_peaks
     ]
     if rates:
         return sum(rates)

@@ -272,7 +272,7 @@ class RiskAssessment(msgspec.Struct, frozen=True, kw_only=True):
     growth_rate_mb_per_sec: float | None
     """For what stays between steps, as `leak` has it."""
     peak_growth_rate_mb_per_sec: float | None = None
-    """How fast steps take more and more, where nothing stays between them; else None."""
+    """How fast steps take more and more, where growth is seen in peaks; else None."""
     predicted_oom_time_seconds: float | None
     """Median time to the error; None if none is expected or it is unknown."""
     predicted_oom_time_low_seconds: float | None

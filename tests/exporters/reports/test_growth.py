@@ -130,6 +130,20 @@ def test_a_leak_has_about_the_same_rate_in_every_report_and_the_forecast_counts_
     assert (leak["leak_risk"], oom["risk_assessment"]["reason"]) == ("high", "its floor grows")
 
 
+def test_a_fast_climb_that_is_first_seen_in_peaks_grows_in_the_leak_report_too() -> None:
+    rate = GIB
+    levels = [round(20 * GIB + rate * tick / 10) for tick in range(500)]
+    oom, leak, _ = _build(
+        _log(
+            make_sample(tick / 10, make_device(level + GIB, allocated=level, reserved=level), interval_s=0.1)
+            for tick, level in enumerate(levels)
+        )
+    )
+    assert oom["risk_assessment"]["reason"].startswith("its peaks grow")
+    assert leak["gpu_memory"]["growth_rate_mb_per_min"] == pytest.approx(60 * rate / MIB, rel=0.02)
+    assert (leak["leak_risk"], leak["open_leaks"]) == ("high", 0)
+
+
 def test_steps_that_take_more_and_more_are_no_leak_in_any_report() -> None:
     oom, leak, _ = _build(_step_samples(kept_per_s=0, longer_per_s=60 * MIB))
     assert (leak["leak_risk"], leak["open_leaks"]) == ("low", 0)
