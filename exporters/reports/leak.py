@@ -8,6 +8,7 @@ import msgspec
 
 from ...analyzers.findings.evidence import GROWN, PROCESS, RATE, SOURCE, read_process
 from ...engine.model import Finding
+from ...engine.model.finding import CLOSED_BECAUSE, PROCESS_ENDED
 from ...engine.units import MIB, format_age, format_bytes, format_left
 from .frame import (
     KINDS,
@@ -403,10 +404,16 @@ def _doubt(device: DeviceLog, span_s: float) -> str:
 def _recommend(
     log: RunLog, rule: LeakRule, findings: Sequence[ReportFinding], tracking: Tracking
 ) -> list[str]:
-    said = [it.advice for it in findings if it.advice]
+    said = [it.advice for it in findings if it.advice and not _has_stopped(it)]
     said += [text for device in log.devices.values() for text in describe_seen_growth(log, device, rule)]
     said += [f"Look at {source.place}: memory allocated there is not freed" for source in tracking.sources]
     return list(dict.fromkeys(said))
+
+
+def _has_stopped(finding: ReportFinding) -> bool:
+    """Return whether growth has ended although its process goes on: then there is nothing to look for."""
+    because = finding.evidence.get(CLOSED_BECAUSE)
+    return finding.closed_s is not None and (because is None or because.value != PROCESS_ENDED)
 
 
 def _index_of(log: RunLog, leak: Finding) -> int | None:

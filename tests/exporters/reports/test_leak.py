@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.findings.evidence import GROWN, RATE, SOURCE
+from vramscope.analyzers.findings.lifecycle import close_finding
 from vramscope.engine.model import Evidence, Finding, RankSample
+from vramscope.engine.model.finding import PROCESS_ENDED
 from vramscope.exporters.json_lines import encode_report
 from vramscope.exporters.reports.leak import LeakRule, TrackedSource, Tracking, build_leak
 from vramscope.exporters.reports.log import RunLog
@@ -93,6 +95,15 @@ def test_a_leak_that_was_found_is_not_said_twice() -> None:
     said = build(log)["recommendations"]
     assert said[0] == "act on leak"
     assert not any("used memory" in it for it in said)
+
+
+@pytest.mark.parametrize(("because", "said"), [("growth has ended", []), (PROCESS_ENDED, ["act on leak"])])
+def test_a_leak_that_ended_is_not_to_be_looked_for_unless_its_process_ended(
+    because: str, said: list[str]
+) -> None:
+    log = growing()
+    log.take([close_finding(make_leak(TWO_MIB_PER_S), 110.0, because)])
+    assert build(log, LeakRule(threshold_mib_per_min=1e6))["recommendations"] == said
 
 
 def test_the_threshold_never_hides_a_leak() -> None:
