@@ -25,7 +25,13 @@ from vramscope.analyzers.planning.partition import (
 from vramscope.analyzers.planning.theory import BF16, FP32_SHARDED, TrainingSetup
 from vramscope.analyzers.planning.theory.configs.assumptions import list_setup_assumptions
 from vramscope.analyzers.planning.theory.configs.audit import NOT_COUNTED, NOT_IN_STAGES, list_not_counted
-from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, PLAIN_TRAINING, PURE, Flags
+from vramscope.analyzers.planning.theory.configs.flags import (
+    MICRO_BATCHES,
+    PLAIN_TRAINING,
+    PURE,
+    STATES_DROPOUT,
+    Flags,
+)
 from vramscope.analyzers.sentence import count
 from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
 from vramscope.engine.files.base.input_file import show_path
@@ -178,6 +184,12 @@ def list_assumed(request: Request, graph: GPTModelGraph) -> Iterator[str]:
     flags |= {flag: True for name, flag in _SAYS.items() if flag is not None and name in request.given}
     has_training = all(layer.activation_bytes is not None for layer in graph.layers)
     has_sizes = graph.has_dropout is not None
+    said = Flags(request.described)
+    if not said.is_on(PLAIN_TRAINING):
+        # Arguments of Megatron-LM may say what a plan otherwise assumes.
+        flags[STATES_DROPOUT] = said.has("hidden-dropout")
+        if said.is_on("bf16"):
+            flags[PURE] = True
     flags[PLAIN_TRAINING] = has_training and has_sizes
     if not has_training or not has_sizes:
         flags["attention-backend"] = "unknown, or that of a traced or saved layer"
@@ -191,8 +203,7 @@ def list_assumed(request: Request, graph: GPTModelGraph) -> Iterator[str]:
         numbers=BF16 if STATE_BYTES[request.states].weights == 2 else FP32_SHARDED,
         has_hidden_dropout=graph.has_dropout is True,
     )
-    vocabulary = max((layer.vocab_size or 0 for layer in graph.layers), default=0)
-    yield from list_setup_assumptions(setup, Flags(flags), vocabulary)
+    yield from list_setup_assumptions(setup, Flags(flags))
     if has_training and "states" not in request.given:
         yield f"{STATE_BYTES[request.states].total} bytes a parameter ({request.states})"
 

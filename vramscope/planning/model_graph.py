@@ -24,7 +24,7 @@ from vramscope.analyzers.planning.graph import (
     plan_layers,
 )
 from vramscope.analyzers.planning.graph.catalog import MODELS
-from vramscope.analyzers.planning.graph.config import decode_graph, read_architecture
+from vramscope.analyzers.planning.graph.config import decode_graph, read_decoder, read_encoder
 from vramscope.analyzers.planning.theory.configs.assumptions import choose_sequence
 from vramscope.analyzers.planning.theory.configs.document import (
     Described,
@@ -202,17 +202,28 @@ def create_gpt_model_graph(
         name = make_name(str(model))
         sizes = str(model)
     else:
-        config = read_model_config(path)
-        if "nodes" in config:
+        values = _read_values(path)
+        if "nodes" in values:
             return GPTModelGraph.load(path)
         name = path.stem if path.stem != "config" else path.absolute().parent.name
-        sizes = read_architecture(config, show_path(path))
+        shown = show_path(path)
+        sizes = read_encoder(values, shown) or read_decoder(read_run_config(path), shown)
     layers, edges, written = plan_layers(
         sizes, seq_length=seq_length, micro_batch=micro_batch, data_type=data_type, figures=figures
     )
     known = find_model(sizes) if isinstance(sizes, str) else sizes
     batch = Batch(choose_sequence(known.positions) if seq_length is None else seq_length, micro_batch)
     return GPTModelGraph(layers, edges, written, name, batch, has_dropout=known.has_dropout)
+
+
+def _read_values(path: Path) -> dict[str, object]:
+    """Return what a flat file says; nothing of a log with arguments, and of YAML or TOML with sections."""
+    try:
+        return read_model_config(path)
+    except InputFileError:
+        if path.suffix == ".json":
+            raise
+        return {}
 
 
 _SCRIPT = "vramscope.engine.workloads.model_tracer"

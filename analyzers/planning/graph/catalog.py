@@ -48,6 +48,11 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """Vectors of one norm: 1 of RMSNorm, 2 of LayerNorm with bias."""
     has_query_key_norm: bool = False
     """Whether queries and keys are normalized, head by head."""
+    norms: int = 2
+    """Norms of a block over hidden states, without that of cross-attention."""
+    has_sinks: bool = False
+    """Whether each head has a learned score that no key has (gpt-oss)."""
+    has_router_bias: bool = False
     experts: ExpertShape | None = None
     latent: LatentAttention | None = None
     """Sizes of latent attention, which has no heads of keys and values of its own."""
@@ -127,7 +132,7 @@ def take_shape(shape: ModelShape, positions: int, *, has_dropout: bool) -> Archi
         kv_heads=shape.kv_groups,
         head_size=shape.head_channels,
         intermediate=shape.ffn,
-        vocabulary=shape.vocab,
+        vocabulary=shape.pad_vocab(1),
         positions=positions,
         has_biases=shape.has_linear_bias,
         has_qkv_biases=shape.has_qkv_bias and not shape.has_linear_bias,
@@ -137,6 +142,9 @@ def take_shape(shape: ModelShape, positions: int, *, has_dropout: bool) -> Archi
         is_tied=shape.is_tied,
         norm_size=2 if shape.has_norm_bias else 1,
         has_query_key_norm=shape.has_query_key_norm,
+        norms=shape.norms,
+        has_sinks=shape.has_sinks,
+        has_router_bias=shape.has_router_bias,
         experts=shape.experts,
         latent=shape.latent,
     )
@@ -236,7 +244,7 @@ def size_block(
     experts = model.experts if is_mixture else None
     mlp = _size_mlp(model, batch, model.width) if experts is None else _size_mixture(model, batch, experts)
     times = 2 if has_cross_attention else 1
-    norms = 1 + times
+    norms = model.norms + times - 1
     return Size(
         times * attention.parameters + mlp.parameters + norms * model.norm_size * model.hidden,
         times * attention.forward_flops + mlp.forward_flops,
@@ -252,10 +260,11 @@ def _size_attention(model: Architecture, batch: Batch) -> Size:
     biases += model.hidden if model.has_biases else 0
     scores = 4 * batch.sequence * queries
     kept = 2 * model.hidden + 4 * queries + 4 * keys + (model.hidden if model.has_dropout else 0)
-    norms = 2 * model.head_width if model.has_query_key_norm else 0
-    if norms:
+    others = model.heads if model.has_sinks else 0
+    if model.has_query_key_norm:
+        others += 2 * model.head_width
         kept += 2 * (queries + keys)
-    return Size(matrices + biases + norms, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
+    return Size(matrices + biases + others, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
 
 
 def _size_latent(model: Architecture, batch: Batch) -> Size:
@@ -280,8 +289,9 @@ def _size_latent(model: Architecture, batch: Batch) -> Size:
 
 
 def _size_mlp(model: Architecture, batch: Batch, width: int) -> Size:
-    matrices = (3 if model.has_gate else 2) * model.hidden * width
-    biases = width + model.hidden if model.has_biases else 0
+    columns = 2 * width if model.has_gate else width
+    matrices = model.hidden * (columns + width)
+    biases = columns + model.hidden if model.has_biases else 0
     kept = 2 * model.hidden + (6 if model.has_gate else 4) * width
     kept += model.hidden if model.has_dropout else 0
     return Size(matrices + biases, batch.tokens * 2 * matrices, batch.tokens * kept)
@@ -294,11 +304,12 @@ def _size_mixture(model: Architecture, batch: Batch, experts: ExpertShape) -> Si
     """
     routed = _size_mlp(model, batch, experts.ffn)
     router = model.hidden * experts.experts
+    biases = experts.experts if model.has_router_bias else 0
     width = (6 if model.has_gate else 4) * (experts.top_k * experts.ffn + experts.shared_ffn)
     kept = 2 * model.hidden + width + (model.hidden if model.has_dropout else 0)
     shared = _size_mlp(model, batch, experts.shared_ffn) if experts.shared_ffn else Size(0, 0, 0)
     return Size(
-        experts.experts * routed.parameters + router + shared.parameters,
+        experts.experts * routed.parameters + router + biases + shared.parameters,
         experts.top_k * routed.forward_flops + batch.tokens * 2 * router + shared.forward_flops,
         batch.tokens * kept,
     )

@@ -1,8 +1,9 @@
 """Models by name: the sizes that their makers publish in config.json.
 
-`gpt-…` are those of Galvatron 2.4: no biases, no positions, a head of its own. `gpt2…` and `gpt3-…` are
-OpenAI's, which have biases and positions, and a head that is the embedding. DeepSeek-V3 is without the layer
-that predicts a further token.
+`gpt-…` have the sizes of Galvatron 2.4, counted as llm_parallel_strategy does: no biases, no positions, a
+head of its own (Galvatron's code has biases and learned positions). `gpt2…` and `gpt3-…` are OpenAI's, which
+have biases and positions, and a head that is the embedding. DeepSeek-V3 is without the layer that predicts a
+further token.
 """
 
 from ....engine.errors import UsageError

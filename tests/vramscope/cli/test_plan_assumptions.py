@@ -128,7 +128,8 @@ def test_what_a_file_says_is_planned_with_and_is_no_assumption(tmp_path: Path) -
     assert (plan["assumptions"]["seq_length"], plan["assumptions"]["micro_batch"]) == (1024, 2)
     named = " ".join(plan["assumed"])
     assert not [word for word in ("sequence", "attention", "vocabulary") if word in named]
-    assert [each["feature"] for each in plan["not_counted"]] == ["attention that keeps its scores"]
+    features = [each["feature"] for each in plan["not_counted"]]
+    assert features == ["attention that keeps its scores", "training in fp16"]
     joint = (*words, "--cluster", "1xh100", "--global-batch", "8")
     (plan,) = call(*joint, "--zero", "0", "--recompute", "none", "--cp", "1", "--json").lines
     assert plan["assumed"] == ["90 % of each device's memory", "matrix products at 75 % of the peak"]
@@ -139,11 +140,24 @@ def test_what_a_file_says_is_planned_with_and_is_no_assumption(tmp_path: Path) -
     assert best["peak_bytes"] == estimate["peak_bytes"], "one theory reads the file for both"
 
 
-def test_of_a_file_without_a_vocabulary_a_cluster_s_plan_names_the_one_it_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("--stages", "2"), ("--cluster", "1xh100", "--global-batch", "8")])
+def test_of_a_file_without_a_vocabulary_a_plan_names_the_one_it_takes(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "arguments.log"
+    values = {**ARGUMENTS, "vocab_size": None}
+    path.write_text("".join(f"  {name} ........ {value}\n" for name, value in values.items()))
+    assert "a vocabulary of 50,257 (GPT-2's)" in find_assumed("plan", "--model", str(path), *words)
+
+
+def test_what_arguments_of_megatron_lm_say_of_the_training_is_not_assumed(tmp_path: Path) -> None:
     path = tmp_path / "arguments.json"
-    path.write_text(json.dumps({**ARGUMENTS, "vocab_size": None}))
-    words = ("plan", "--model", str(path), "--cluster", "1xh100", "--global-batch", "8")
-    assert "a vocabulary of 50,257 (GPT-2's)" in find_assumed(*words)
+    said = {**ARGUMENTS, "fp16": False, "bf16": True}
+    path.write_text(json.dumps(said))
+    assert "training with dropout" in find_assumed("plan", "--model", str(path), "--stages", "2")
+    path.write_text(json.dumps({**said, "hidden_dropout": 0.0}))
+    named = " ".join(find_assumed("plan", "--model", str(path), "--stages", "2"))
+    assert "training" not in named
 
 
 LLAMA = {

@@ -13,7 +13,7 @@ from ....sentence import count
 from ..shape import TrainingSetup
 from .audit import list_not_counted
 from .flags import ASSUMED_TYPE, MICRO_BATCHES, PLAIN_TRAINING, PURE, STATES_DROPOUT, Flags, TrainingRun
-from .megatron import DEFAULT_VOCAB, VOCABS
+from .megatron import VOCABS, read_vocabulary
 
 # Longer sequences than that are not assumed, however many positions a model has.
 MOST_ASSUMED_TOKENS = 4096
@@ -30,10 +30,10 @@ class _Assumption(NamedTuple):
     describe: Callable[[TrainingSetup], str]
 
 
-def _describe_vocabulary(vocabulary: int, flags: Flags) -> str:
+def _describe_vocabulary(flags: Flags) -> str:
     kind = flags.find_word("tokenizer-type", "")
     why = f"that of {kind}" if kind in VOCABS else "GPT-2's"
-    return f"a vocabulary of {vocabulary or DEFAULT_VOCAB:,} ({why})"
+    return f"a vocabulary of {read_vocabulary(flags):,} ({why})"
 
 
 _ASSUMPTIONS = (
@@ -53,7 +53,7 @@ _ASSUMPTIONS = (
 )
 
 
-def list_setup_assumptions(setup: TrainingSetup, flags: Flags, vocabulary: int) -> Iterator[str]:
+def list_setup_assumptions(setup: TrainingSetup, flags: Flags) -> Iterator[str]:
     """Yield what is assumed of model, batch, kernels and numbers; `flags` are all that were given."""
     if (kind := flags.find_text(ASSUMED_TYPE)) is not None:
         yield f"a model of type {kind} (the file has no model_type)"
@@ -62,7 +62,7 @@ def list_setup_assumptions(setup: TrainingSetup, flags: Flags, vocabulary: int) 
             yield describe(setup)
     # A model that is known by its name, or from a table of its sizes, has a vocabulary.
     if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
-        yield _describe_vocabulary(vocabulary, flags)
+        yield _describe_vocabulary(flags)
     if flags.is_on(PLAIN_TRAINING):
         # A given precision is a flag of ours, whatever it is.
         words = ["in bf16"] if setup.numbers.weight_bytes == 2 and not flags.has(PURE) else []
@@ -89,7 +89,7 @@ def list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu
 def _list_assumptions(run: TrainingRun, flags: Flags, *, has_ranks: bool, has_gpu: bool) -> Iterator[str]:
     if not has_ranks:
         yield count(run.layout.world_size, "rank")
-    yield from list_setup_assumptions(run.setup, flags, run.shape.vocab)
+    yield from list_setup_assumptions(run.setup, flags)
     if run.setup.has_nf4_weights and run.shape.experts is not None:
         bits = 8 * run.setup.numbers.weight_bytes
         yield f"routed experts in {bits} bits, as bitsandbytes converts nn.Linear and no 3-D parameters"

@@ -416,6 +416,7 @@ NOT_IN_STAGES = (
     Rule("grad-reduce-in-bf16", "states in other number formats", "less"),
     Rule("attention-backend", "attention that keeps its scores", "more", only=("unfused", "local")),
     Rule("transformer-impl", "attention that keeps its scores", "more", only=("local",)),
+    Rule("fp16", "training in fp16", "unknown"),
     Rule("fp8", "products in fp8", "unknown"),
     Rule("fp8-format", "products in fp8", "unknown"),
     Rule("fp8-hybrid", "products in fp8", "unknown"),

@@ -93,10 +93,12 @@ _SAME = (
     "max-position-embeddings",
     "position-embedding-type",
     "make-vocab-size-divisible-by",
-    "num-experts",
+    "seq-length",
     "moe-router-topk",
     "moe-ffn-hidden-size",
 )
+# Of a Galvatron model with learned positions, where its file has no length.
+_GPT_POSITIONS = 1024
 
 
 def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
@@ -113,16 +115,25 @@ def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
             multiple = values.find_count("multiple-of", 256)
             flags["ffn-hidden-size"] = -(-int(8 * values.get_count("dim") / 3) // multiple) * multiple
         return flags
-    usual = NO_DROPOUT if values.is_on("gated-linear-unit") else OF_GPT
+    # What a file leaves out is as in Galvatron 3.0 (galvatron/core/runtime/args_schema.py); learned positions
+    # are as many as a sequence has tokens there.
+    positions = values.find_word("position-embedding-type", "rope")
+    usual_positions = _GPT_POSITIONS if positions == "learned_absolute" else None
     return {
         **{name: values.find_text(name) for name in _SAME if values.has(name)},
+        "num-experts": values.find_text("num-moe-experts") or values.find_text("num-experts"),
         "group-query-attention": True,
         "swiglu": values.is_on("gated-linear-unit"),
+        "normalization": values.find_word("normalization", "RMSNorm"),
         "disable-bias-linear": not values.is_on("add-bias-linear"),
         "add-qkv-bias": values.is_on("add-qkv-bias"),
-        "untie-embeddings-and-output-weights": values.is_on("untie-embeddings-and-output-weights"),
-        "max-position-embeddings": values.find_count("max-position-embeddings", 1024),
-        **flag_plain_training(read_dropout(config, usual)),
+        "qk-layernorm": values.is_on("qk-layernorm"),
+        "untie-embeddings-and-output-weights": not values.is_off("untie-embeddings-and-output-weights"),
+        "position-embedding-type": positions,
+        "max-position-embeddings": values.find_text("max-position-embeddings")
+        or values.find_text("seq-length")
+        or usual_positions,
+        **flag_plain_training(read_dropout(config, NO_DROPOUT)),
     }
 
 
@@ -336,7 +347,7 @@ _GPT = Family(
     has_learned_positions=True,
     dropout=OF_GPT,
 )
-# Without biases and positions, and with a head of its own, as its presets.
+# As its presets: without biases and positions, which its code has, and with a head of its own.
 _GALVATRON_GPT = Family(is_gated=False, dropout=OF_GPT)
 _OTHER_GPT = _GPT._replace(has_learned_positions=False, dropout=NO_DROPOUT)
 _GEMMA2 = Family(is_tied=True, head_channels=256, norms=4)
@@ -382,13 +393,14 @@ _REQUIRED = ("num-layers", "hidden-size", "num-attention-heads", "vocab-size")
 # Flag, and its names in configurations.
 _SIZES = {
     "num-layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden-size": ("hidden_size", "n_embd", "d_model", "dim"),
+    "hidden-size": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
     "num-attention-heads": ("num_attention_heads", "n_head", "n_heads"),
     "num-query-groups": ("num_key_value_heads", "n_kv_heads", "num_query_groups", "num_kv_heads"),
     "kv-channels": ("head_dim",),
     "ffn-hidden-size": ("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"),
     "vocab-size": ("vocab_size",),
-    "max-position-embeddings": ("max_position_embeddings", "n_positions"),
+    # BLOOM and Galvatron's Llama name the tokens that the model was trained on.
+    "max-position-embeddings": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
     "num-experts": ("num_local_experts", "n_routed_experts", "num_experts"),
     "moe-router-topk": ("num_experts_per_tok",),
     "moe-ffn-hidden-size": ("moe_intermediate_size",),

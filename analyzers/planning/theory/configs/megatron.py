@@ -447,7 +447,7 @@ def read_shape(flags: Flags) -> ModelShape:
         kv_groups=groups,
         head_channels=flags.find_count("kv-channels", hidden // heads),
         ffn=ffn,
-        vocab=_read_vocab(flags),
+        vocab=read_vocabulary(flags),
         vocab_multiple=1
         if flags.has("padded-vocab-size")
         else flags.find_count("make-vocab-size-divisible-by", 128),
@@ -475,7 +475,7 @@ def _has_positions(flags: Flags) -> bool:
     return flags.find_word("position-embedding-type", "learned_absolute") == "learned_absolute"
 
 
-def _read_vocab(flags: Flags) -> int:
+def read_vocabulary(flags: Flags) -> int:
     """Return the words before padding; the tokenizer that needs no words adds one for the end of a text."""
     tokenizer = flags.find_word("tokenizer-type", "")
     words = flags.find_count("vocab-size", VOCABS.get(tokenizer, DEFAULT_VOCAB))

@@ -8,6 +8,8 @@ import pytest
 from vramscope import create_gpt_model_graph
 from vramscope.engine.errors import InputFileError, VramscopeError
 
+from ....vramscope.cli.running import call
+
 HUGGING_FACE: dict[str, dict[str, object]] = {
     "gpt2-xl": {
         "model_type": "gpt2",
@@ -140,6 +142,7 @@ gated_linear_unit: false
 position_embedding_type: learned_absolute
 add_bias_linear: true
 untie_embeddings_and_output_weights: false
+make_vocab_size_divisible_by: 1
 """
 
 
@@ -162,6 +165,116 @@ def test_a_configuration_without_a_model_type_gives_the_model_that_its_sizes_sug
     assert create_gpt_model_graph(path, seq_length=256).layers == known.layers
 
 
+# The parameters that their makers publish; layers of these have what a plain Llama has not.
+PUBLISHED: dict[str, tuple[int, dict[str, object]]] = {
+    "gemma2": (
+        9_241_705_984,
+        {
+            "hidden_size": 3584,
+            "num_hidden_layers": 42,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 256,
+            "intermediate_size": 14336,
+            "vocab_size": 256000,
+            "max_position_embeddings": 8192,
+        },
+    ),
+    "gpt_oss": (
+        20_914_757_184,
+        {
+            "hidden_size": 2880,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "intermediate_size": 2880,
+            "num_local_experts": 32,
+            "num_experts_per_tok": 4,
+            "vocab_size": 201088,
+            "max_position_embeddings": 131072,
+        },
+    ),
+    # Its makers count 2,048 more: a norm behind the embedding, which neither counts.
+    "bloom": (
+        559_212_544,
+        {
+            "n_embed": 1024,
+            "n_layer": 24,
+            "num_attention_heads": 16,
+            "vocab_size": 250880,
+            "seq_length": 2048,
+        },
+    ),
+}
+
+
+def _estimate_parameters(path: Path) -> int:
+    (found,) = call("estimate", "--model", str(path), "--tp", "1", "--pp", "1", "--json").lines
+    parameters: int = found["stages"][0]["parameters"]
+    return parameters
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_a_configuration_has_the_published_parameters_in_a_plan_and_in_an_estimate(
+    kind: str, tmp_path: Path
+) -> None:
+    parameters, config = PUBLISHED[kind]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **config}))
+    graph = create_gpt_model_graph(path)
+    assert graph.total_parameters == parameters
+    assert graph.batch is not None
+    assert graph.batch.sequence == (2048 if kind == "bloom" else 4096)
+    assert _estimate_parameters(path) == parameters
+
+
+MEGATRON = """\
+  num_layers ...................................... 4
+  hidden_size ..................................... 512
+  num_attention_heads ............................. 8
+  ffn_hidden_size ................................. 1408
+  swiglu .......................................... True
+  normalization ................................... RMSNorm
+  add_bias_linear ................................. False
+  position_embedding_type ......................... rope
+  untie_embeddings_and_output_weights ............. True
+  vocab_size ...................................... 32000
+  seq_length ...................................... 1024
+"""
+NEMO = """\
+trainer:
+  precision: bf16
+model:
+  num_layers: 4
+  hidden_size: 512
+  num_attention_heads: 8
+  encoder_seq_length: 1024
+  megatron_amp_O2: true
+  optim:
+    name: adam
+"""
+TORCHTITAN = """\
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+seq_len = 1024
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("train.log", MEGATRON), ("nemo.yaml", NEMO), ("train.toml", TORCHTITAN)]
+)
+def test_a_file_of_a_framework_is_the_same_model_in_a_plan_and_in_an_estimate(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    graph = create_gpt_model_graph(path)
+    assert graph.total_parameters == _estimate_parameters(path)
+
+
 def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
     path = tmp_path / "gpt2-xl.yaml"
     path.write_text(YAML)
@@ -172,17 +285,25 @@ def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("c.json", '{"model_type": "lama"}', "model_type 'lama' is unknown: the nearest is llama"),
+        ("c.json", '{"model_type": "lama"}', "model_type 'lama' cannot be estimated: its layers are unknown"),
+        ("c.json", '{"model_type": "mamba"}', "layers with a state in place of attention are not modelled"),
         (
             "c.json",
-            '{"model_type": "llama", "hidden_size": "big"}',
-            "hidden_size is 'big': expected an integer",
+            '{"model_type": "llama", "hidden_size": "big", "num_hidden_layers": 2,'
+            ' "num_attention_heads": 2, "vocab_size": 100}',
+            "hidden-size is 'big'; expected a number",
         ),
+        (
+            "c.json",
+            '{"model_type": "bert", "hidden_size": 8}',
+            "num_layers or num_hidden_layers is not given",
+        ),
+        ("c.json", '{"zero_optimization": {"stage": 2}}', "DeepSpeed describes no model; give --model"),
         ("c.json", '{"model_type": "deepseek_v3"}', r"c\.json: num_hidden_layers is not given"),
-        ("c.json", '{"model_type": "llama"}', "no hidden: expected a key hidden_size or n_embd"),
+        ("c.json", '{"model_type": "llama"}', "num_hidden_layers is not given"),
         ("c.json", "[]", "expected a JSON object"),
         ("c.json", "{]", "not JSON"),
-        ("c.yaml", "layers:\n  - 3\n", "line 2: '- 3' is not `key: value`"),
+        ("c.yaml", "layers:\n  - 3\n", "describes no model; expected num_layers"),
     ],
 )
 def test_a_configuration_of_nothing_known_is_refused(
