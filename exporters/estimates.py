@@ -10,6 +10,7 @@ from ..analyzers.planning.steps import CapacityCheck, Share, StepEstimate
 from ..analyzers.planning.theory import MemoryPart, RankMemory, TrainingSetup
 from ..analyzers.planning.theory.calibration import Calibration
 from ..analyzers.planning.theory.configs import TrainingRun
+from ..analyzers.planning.theory.configs.audit import name_not_counted
 from ..analyzers.planning.theory.configs.cases import MOST_RANKS, FittingChange, find_fitting_changes
 from ..analyzers.sentence import count, count_cells
 from ..engine.units import GIB, format_bytes, format_gib, format_share
@@ -193,12 +194,11 @@ def _describe_verdict(report: EstimateReport) -> str:
 
 
 def _describe_not_counted(report: EstimateReport) -> str:
-    parts = [f"{each.feature} ({each.flag})" for each in report.run.not_counted]
     effect = {
         "at_least": "a rank needs more than the estimate",
         "at_most": "a rank may need less than the estimate",
     }.get(report.bound, "a rank may need more or less than the estimate")
-    return f"Not counted: {', '.join(parts)}; {effect}."
+    return f"Not counted: {name_not_counted(report.run.not_counted)}; {effect}."
 
 
 def _describe_changes(report: EstimateReport) -> str:

@@ -15,6 +15,7 @@ from ...analyzers.planning.joint import (
     StepTime,
 )
 from ...analyzers.planning.theory import MemoryPart, ParallelLayout, TrainingSetup
+from ...analyzers.planning.theory.configs.audit import name_not_counted
 from ...analyzers.planning.theory.configs.flags import NotCounted
 from ...engine.text import make_printable
 from ...engine.units import GIB, format_share
@@ -295,7 +296,7 @@ def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
         yield from wrap(f"{each.count:>9,}  {each.reason}", width, "  ") if each.count else ()
     yield from wrap(f"Within that: {report.optimality}.", width)
     if report.not_counted:
-        parts = ", ".join(f"{each.feature} ({each.flag})" for each in report.not_counted)
+        parts = name_not_counted(report.not_counted)
         yield from wrap(f"Not counted: {parts}; whether a plan fits with that is not known.", width)
     given = report.assumptions
     learnt = f"calibrated by {given.calibration}" if given.calibration else "not measured here"

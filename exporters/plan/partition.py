@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ...analyzers.planning.feedback import FeedbackSplit, FeedbackStage, PlanFeedback
 from ...analyzers.planning.graph import STATE_BYTES, ModelGraph
 from ...analyzers.planning.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
+from ...analyzers.planning.theory.configs.audit import name_not_counted
 from ...analyzers.sentence import count
 from ...engine.text import make_printable
 from ...engine.units import GIB, MIB, format_bytes, format_share
@@ -131,7 +132,7 @@ def describe_plan(plan: Plan, width: int) -> str:
     lines += [line for sentence in _list_refusals(plan) for line in wrap(sentence, width)]
     lines += ["", *_describe_recommended(plan, width)]
     if plan.not_counted:
-        parts = ", ".join(f"{each.feature} ({each.flag})" for each in plan.not_counted)
+        parts = name_not_counted(plan.not_counted)
         lines += wrap(f"Not counted: {parts}; whether a plan fits with that is not known.", width)
     return "".join(f"{make_printable(line)}\n" for line in lines)
 

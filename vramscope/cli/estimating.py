@@ -178,7 +178,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
     if arguments.precision is not None and flags.get(CHECKPOINT_FORMAT) is True:
         flags[CHECKPOINT_FORMAT] = None
     given = Flags(flags)
-    flags = {"seq-length": choose_tokens(described), **flags}
+    flags = {**described.defaults, "seq-length": choose_tokens(described), **flags}
     world_size = _count_ranks(arguments, described, Flags(flags))
     run = build_run(
         described.shape,

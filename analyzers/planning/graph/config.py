@@ -6,10 +6,10 @@ import msgspec
 
 from ....engine.errors import InputFileError, UsageError
 from ....engine.files.run_config import RunConfig
-from ..theory.configs.assumptions import MOST_ASSUMED_TOKENS
 from ..theory.configs.document import (
     OF_GPT,
     assume_model_type,
+    choose_tokens,
     describe_config,
     find_positions,
     read_dropout,
@@ -48,7 +48,7 @@ def read_decoder(config: RunConfig, what: str) -> Architecture:
         has_dropout = Flags(described.flags).find_number("hidden-dropout", OF_GPT.hidden) > 0
     except UsageError as error:
         raise InputFileError(f"{what}: {error}") from None
-    positions = find_positions(described) or MOST_ASSUMED_TOKENS
+    positions = find_positions(described) or choose_tokens(described)
     return check_architecture(take_shape(described.shape, positions, has_dropout=has_dropout), what)
 
 

@@ -91,7 +91,34 @@ class Rule(NamedTuple):
 
 
 _FP32 = ("fp32", "float32", "torch.float32")
+# Of torchtitan, by section and name.
+_OF_TORCHTITAN = (
+    Rule("compile.enable", "a compiled model", "unknown"),
+    Rule("training.enable-cpu-offload", "offloading to the host", "less"),
+    Rule("training.dtype", "another number format", "unknown", quiet=("float32",)),
+    Rule("training.mixed-precision-param", "another number format", "unknown", quiet=("bfloat16",)),
+    Rule("training.mixed-precision-reduce", "another number format", "unknown", quiet=("float32",)),
+    Rule("model.converters", "products in other number formats", "unknown"),
+    Rule("optimizer.name", "an optimizer other than Adam", "unknown", quiet=("adam", "adamw")),
+    Rule("optimizer.early-step-in-backward", "steps of the optimizer in the backward pass", "less"),
+    Rule("parallelism.fsdp-reshard-after-forward", "weights that stay gathered", "more", only=("never",)),
+    Rule(
+        "parallelism.pipeline-parallel-schedule",
+        "another pipeline schedule",
+        "unknown",
+        quiet=("1f1b", "interleaved1f1b"),
+    ),
+    Rule("parallelism.enable-async-tensor-parallel", "symmetric memory of TP", "more"),
+    Rule("parallelism.disable-loss-parallel", "logits on every tensor rank", "more"),
+    Rule(
+        "activation-checkpoint.mode",
+        "recomputation that the compiler chooses",
+        "less",
+        only=("memory_budget",),
+    ),
+)
 NOT_COUNTED = (
+    *_OF_TORCHTITAN,
     Rule("cpu-offloading", "offloading to the host", "less"),
     Rule("cpu-offloading-num-layers", "offloading to the host", "less"),
     Rule("fine-grained-activation-offloading", "offloading of activations", "less"),
@@ -390,8 +417,19 @@ _WITHOUT_INFLUENCE = """
 """
 WITHOUT_INFLUENCE = frozenset(_WITHOUT_INFLUENCE.split())
 _KNOWN = COUNTED | WITHOUT_INFLUENCE | {rule.flag for rule in NOT_COUNTED}
+_UNKNOWN = "a flag that is not known"
+_SEVERAL = {_UNKNOWN: "flags that are not known"}
 # A list of all arguments, as a log has it, has these where a feature is off.
 _OFF_WORDS = frozenset({"none", "no", "off", "[]", "0.0"})
+
+
+def name_not_counted(found: Sequence[NotCounted]) -> str:
+    """Return the features and their flags as words, each feature once."""
+    flags: dict[str, list[str]] = {}
+    for each in found:
+        flags.setdefault(each.feature, []).append(each.flag)
+    words = ((_SEVERAL.get(it, it) if len(names) > 1 else it, names) for it, names in flags.items())
+    return ", ".join(f"{feature} ({', '.join(names)})" for feature, names in words)
 
 
 # What an estimate counts, and the sizes of layers in pipeline stages do not: a stage has one rank there.
@@ -458,4 +496,4 @@ def _is_met(rule: Rule, flags: Flags) -> bool:
 def _list_unknown(flags: Flags) -> Iterator[NotCounted]:
     for name in flags.names:
         if not is_known(name) and flags.is_on(name) and flags.find_word(name, "") not in _OFF_WORDS:
-            yield NotCounted(flag=name, feature="a flag that is not known", effect="unknown")
+            yield NotCounted(flag=name, feature=_UNKNOWN, effect="unknown")

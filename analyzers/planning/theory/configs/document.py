@@ -1,7 +1,7 @@
 """Reads a configuration file of any kind as the model and the flags it stands for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from .....engine.errors import UsageError
@@ -35,6 +35,8 @@ class Described(NamedTuple):
     """Flags of Megatron-LM for layout and setup."""
     data: int | None = None
     """Data ranks, where they are given."""
+    defaults: Mapping[str, object] = {}
+    """Flags that the framework sets where its file says nothing: they are assumed."""
 
 
 def find_positions(described: Described) -> int | None:
@@ -47,6 +49,9 @@ def choose_tokens(described: Described) -> int:
     flags = Flags(described.flags)
     if flags.has("seq-length"):
         return flags.get_count("seq-length")
+    usual = Flags(described.defaults)
+    if usual.has("seq-length"):
+        return usual.get_count("seq-length")
     return choose_sequence(find_positions(described))
 
 
@@ -69,7 +74,10 @@ def describe_config(config: RunConfig) -> Described:
     """
     if config.kind == "torchtitan":
         shape = find_preset(name_torchtitan_model(config.values))
-        return Described(shape, flag_torchtitan(config.values), count_torchtitan_data(config.values))
+        flags = {**flag_torchtitan(config.values), **_find_unread_torchtitan(config.values)}
+        data = count_torchtitan_data(config.values)
+        usual = {name: value for name, value in _TORCHTITAN_DEFAULTS.items() if not Flags(flags).has(name)}
+        return Described(shape, flags, data, usual)
     flags = config.values
     if config.kind == "hugging_face":
         flags = flag_hugging_face(flags)
@@ -144,24 +152,49 @@ _NEMO = {
     "activations-checkpoint-method": "recompute-method",
     "activations-checkpoint-num-layers": "recompute-num-layers",
 }
-# Names in it that change no memory, besides those of Megatron-LM.
+# Names in it that change no memory, besides those of Megatron-LM, or are read below.
 _NEMO_QUIET = (
     *("mcore-gpt", "restore-from-path", "gradient-as-bucket-view", "resume-from-checkpoint", "name"),
-    *("megatron-amp-o2", "precision"),
+    *("megatron-amp-o2", "precision", "activation", "bias", "use-flash-attention", "transformer-engine"),
+    *("use-scaled-init-method", "pre-process", "post-process", "transformer-block-type"),
+    *("normalize-attention-scores", "rotary-percentage", "attention-type", "batch-p2p-comm"),
+    *("native-amp-init-scale", "native-amp-growth-interval", "hysteresis", "grad-div-ar-fusion"),
+    *("grad-allreduce-chunk-size-mb", "get-attention-mask-from-fusion", "apex-transformer-log-level"),
+    "share-embeddings-and-output-weights",
 )
 _NEMO_SECTIONS = ("data", "tokenizer", "optim", "nsys-profile")
 # Optimizers of NeMo that shard their state over data ranks.
 _NEMO_SHARDED = ("distributed_fused_adam", "mcore_distributed_optim")
 
 
+_NEMO_GATED = ("swiglu", "geglu", "reglu")
+# Another value of the same section, as OmegaConf names it.
+_REFERENCE = re.compile(r"\$\{(?:\.|model\.)(\w+)\}")
+
+
+def _resolve(section: Mapping[str, object]) -> dict[str, object]:
+    """Return a section with the values that its references name."""
+    return {
+        name: section.get(found.group(1), value) if (found := _REFERENCE.fullmatch(str(value))) else value
+        for name, value in section.items()
+    }
+
+
 def flag_nemo(config: Mapping[str, object]) -> dict[str, object]:
     """Return a configuration of NeMo as flags of Megatron-LM; a name that is read nowhere stays as it is."""
-    model = Flags(Flags(config).find_section("model"))
+    model = Flags(_resolve(Flags(config).find_section("model")))
     trainer = Flags(Flags(config).find_section("trainer"))
     flags: dict[str, object] = {
         _NEMO.get(name, name): model.find_text(name)
         for name in model.names
-        if name not in (*_NEMO_QUIET, *_NEMO_SECTIONS, "share-embeddings-and-output-weights")
+        if name not in (*_NEMO_QUIET, *_NEMO_SECTIONS)
+    }
+    flags |= {
+        "group-query-attention": model.has("num-query-groups"),
+        "swiglu": model.find_word("activation", "gelu").removeprefix("fast-") in _NEMO_GATED,
+        "disable-bias-linear": model.is_off("bias"),
+        "normalization": "RMSNorm" if "rms" in model.find_word("normalization", "") else "LayerNorm",
+        "use-flash-attn": model.is_on("use-flash-attention"),
     }
     flags["untie-embeddings-and-output-weights"] = model.is_off("share-embeddings-and-output-weights")
     optimizer = Flags(model.find_section("optim")).find_word("name", "")
@@ -205,7 +238,7 @@ def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
         flag: degrees.find_count(name, 1) for flag, name in _DEGREES.items() if degrees.has(name)
     }
     flags |= {
-        "seq-length": training.find_count("seq-len", 2048),
+        **({"seq-length": training.get_count("seq-len")} if training.has("seq-len") else {}),
         **_flag_batch(training, degrees),
         **_flag_stages(degrees),
         "sequence-parallel": True,
@@ -218,11 +251,91 @@ def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
     return flags
 
 
+# Where a file gives neither (torchtitan/config/job_config.py).
+_TORCHTITAN_DEFAULTS = {"seq-length": 2048, "micro-batch-size": 8}
+# Sections and names of torchtitan that are read, or change no memory of a rank.
+_TORCHTITAN_KNOWN = frozenset(
+    [
+        "job",
+        "profiling",
+        "metrics",
+        "checkpoint",
+        "lr_scheduler",
+        "validation",
+        "comm",
+        "fault_tolerance",
+        "debug",
+        "experimental",
+        "memory_estimation",
+        "model.name",
+        "model.flavor",
+        "model.tokenizer_path",
+        "model.hf_assets_path",
+        "model.print_after_conversion",
+        "training.local_batch_size",
+        "training.batch_size",
+        "training.global_batch_size",
+        "training.seq_len",
+        "training.steps",
+        "training.max_norm",
+        "training.dataset",
+        "training.dataset_path",
+        "training.dataloader",
+        "training.seed",
+        "training.deterministic",
+        "training.gc_freq",
+        "training.gc_debug",
+        "training.data_parallel_degree",
+        "parallelism.tensor_parallel_degree",
+        "parallelism.pipeline_parallel_degree",
+        "parallelism.context_parallel_degree",
+        "parallelism.expert_parallel_degree",
+        "parallelism.data_parallel_shard_degree",
+        "parallelism.data_parallel_replicate_degree",
+        "parallelism.context_parallel_rotate_method",
+        "parallelism.pipeline_parallel_microbatch_size",
+        "parallelism.pipeline_parallel_first_stage_less_layers",
+        "parallelism.pipeline_parallel_last_stage_less_layers",
+        "activation_checkpoint.selective_ac_option",
+        "optimizer.lr",
+        "optimizer.eps",
+        "optimizer.beta1",
+        "optimizer.beta2",
+        "optimizer.weight_decay",
+        "optimizer.implementation",
+        "compile.components",
+        "compile.backend",
+    ]
+)
+
+
+def _find_unread_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
+    """Return the values of a file that may change memory and are not read, by section and name."""
+    found = dict(_list_leaves(config, ""))
+    # Without `enable` the section says how it would be compiled.
+    if not Flags(found).is_on("compile.enable"):
+        found = {name: value for name, value in found.items() if not name.startswith("compile.")}
+    return found
+
+
+def _list_leaves(values: Mapping[str, object], section: str) -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        where = f"{section}{name}"
+        if where in _TORCHTITAN_KNOWN:
+            continue
+        if isinstance(value, dict):
+            yield from _list_leaves(value, f"{where}.")
+        else:
+            yield where, value
+
+
 def _flag_batch(training: Flags, degrees: Flags) -> dict[str, object]:
     """Return the batch: through a pipeline, a rank's sequences go one by one by default."""
-    sequences = training.find_count("local-batch-size", training.find_count("batch-size", 8))
+    names = ("local-batch-size", "batch-size")
+    given = next((training.get_count(name) for name in names if training.has(name)), None)
     if degrees.find_count("pipeline-parallel-degree", 1) == 1:
-        return {"micro-batch-size": sequences}
+        return {} if given is None else {"micro-batch-size": given}
+    sequences = _TORCHTITAN_DEFAULTS["micro-batch-size"] if given is None else given
     size = max(1, degrees.find_count("pipeline-parallel-microbatch-size", 1))
     return {"micro-batch-size": size, MICRO_BATCHES: max(1, sequences // size)}
 

@@ -275,6 +275,18 @@ def test_a_file_of_a_framework_is_the_same_model_in_a_plan_and_in_an_estimate(
     assert graph.total_parameters == _estimate_parameters(path)
 
 
+def test_the_batch_that_torchtitan_takes_where_its_file_has_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(TORCHTITAN.replace("seq_len = 1024\n", ""))
+    words = ("estimate", "--model", str(path), "--dp", "8", "--json")
+    (found,) = call(*words).lines
+    assumed = ["sequences of 2,048 tokens", "micro-batches of 8 sequences"]
+    assert found["run"]["assumptions"][:2] == assumed
+    (found,) = call(*words, "--seq", "4096", "--micro-batch", "1").lines
+    assert not {*assumed, "sequences of 4,096 tokens"} & {*found["run"]["assumptions"]}
+    assert create_gpt_model_graph(path).batch == (2048, 1)
+
+
 def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
     path = tmp_path / "gpt2-xl.yaml"
     path.write_text(YAML)

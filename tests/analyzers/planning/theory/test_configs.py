@@ -215,6 +215,36 @@ def test_torchtitan_shards_weights_over_its_data_ranks(tmp_path: Path) -> None:
     assert (run.setup.attention, run.setup.has_transformer_engine) == ("fused", False)
 
 
+def test_what_torchtitan_does_with_memory_and_nobody_models_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(
+        """\
+[model]
+name = "llama3"
+flavor = "8B"
+converters = ["float8"]
+[training]
+steps = 10
+enable_cpu_offload = true
+mixed_precision_param = "bfloat16"
+[compile]
+enable = true
+components = ["loss"]
+[parallelism]
+a_name_of_tomorrow = 3
+[optimizer]
+name = "AdamW"
+"""
+    )
+    named = {each.flag for each in list_not_counted(Flags(describe_config(read_run_config(path)).flags))}
+    assert named == {
+        "compile.enable",
+        "training.enable-cpu-offload",
+        "model.converters",
+        "parallelism.a-name-of-tomorrow",
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
@@ -466,6 +496,29 @@ def test_nemo_says_the_same_as_the_flags_of_megatron(tmp_path: Path) -> None:
     assert flags.is_on("use-distributed-optimizer")
     assert flags.is_on("bf16")
     assert flags.find_word("recompute-granularity", "") == "full"
+    assert {each.flag for each in list_not_counted(flags)} == {"cpu-offloading", "a-name-of-tomorrow"}
+
+
+def test_nemo_s_own_names_of_gates_biases_groups_and_norms_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "nemo.yaml"
+    own = """\
+  max_position_embeddings: ${.encoder_seq_length}
+  num_query_groups: 4
+  ffn_hidden_size: 5632
+  activation: fast-swiglu
+  normalization: rmsnorm
+  bias: false
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  make_vocab_size_divisible_by: 1
+  use_flash_attention: true
+"""
+    path.write_text(NEMO.replace("  num_layers: 24\n", "  num_layers: 24\n" + own))
+    described = describe_config(read_run_config(path))
+    matrices = 24 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 5632)
+    assert count_parameters(described.shape) == matrices + 2 * 50257 * 2048 + 49 * 2048
+    flags = Flags(described.flags)
+    assert (flags.get_count("max-position-embeddings"), flags.is_on("use-flash-attn")) == (2048, True)
     assert {each.flag for each in list_not_counted(flags)} == {"cpu-offloading", "a-name-of-tomorrow"}
 
 
