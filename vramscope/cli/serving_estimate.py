@@ -11,13 +11,14 @@ from vramscope.analyzers.planning.serving import (
     choose_batches,
     describe_served_preset,
     estimate_serving,
+    names_served_type,
     read_served_model,
 )
 from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.run_config import read_run_config
 from vramscope.engine.units import format_share, parse_bytes
-from vramscope.planning.model_graph import find_model_file
+from vramscope.planning.model_graph import check_is_decoder, find_model_file
 
 from .estimating import find_card
 from .frame.emit import emit_fitted, emit_json
@@ -43,12 +44,14 @@ def print_serving(arguments: Namespace) -> int:
 
 
 def make_serving(arguments: Namespace) -> ServingReport:
-    model = _read_model(arguments)
+    model, is_precision_assumed = _read_model(arguments)
     card = find_card(arguments.gpu)
     capacity = None if card is None else card.memory_bytes
     if arguments.capacity:
         capacity = parse_bytes(arguments.capacity)
     setup, assumptions = _choose_setup(arguments, model, capacity)
+    if is_precision_assumed:
+        assumptions = (*assumptions, f"weights and activations in {PRECISIONS['bf16'].name}")
     return estimate_serving(
         model,
         setup,
@@ -60,11 +63,13 @@ def make_serving(arguments: Namespace) -> ServingReport:
     )
 
 
-def _read_model(arguments: Namespace) -> ServedModel:
+def _read_model(arguments: Namespace) -> tuple[ServedModel, bool]:
+    """Return the model, and whether neither a flag nor its file says in which type it is served."""
     precision = None if arguments.precision is None else PRECISIONS[arguments.precision]
     path = find_model_file(arguments.model)
     if path is None:
-        return describe_served_preset(arguments.model.strip(), precision or PRECISIONS["bf16"])
+        name = check_is_decoder(arguments.model.strip())
+        return describe_served_preset(name, precision or PRECISIONS["bf16"]), precision is None
     config = read_run_config(path)
     if config.kind != "hugging_face":
         raise SettingError(
@@ -73,9 +78,10 @@ def _read_model(arguments: Namespace) -> ServedModel:
             " expected the config.json of a model (Hugging Face), or a name",
         )
     try:
-        return read_served_model(config.values, precision)
+        model = read_served_model(config.values, precision)
     except UsageError as error:
         raise InputFileError(f"{show_path(path)}: {error}") from error
+    return model, precision is None and not names_served_type(config.values)
 
 
 def _choose_setup(
@@ -90,6 +96,11 @@ def _choose_setup(
         assumptions.append(f"{sequence:,} tokens in a sequence ({why})")
     elif sequence < 1:
         raise SettingError(Setting("--seq"), f" is {sequence}; expected at least 1 token")
+    elif 0 < (most := model.shape.learned_positions) < sequence:
+        raise SettingError(
+            Setting("--seq"),
+            f" is {sequence}, but the model learns {most} positions; expected at most {most} tokens",
+        )
     batches = choose_batches(capacity_bytes)
     if arguments.batched_tokens is None:
         assumptions.append(f"{batches.tokens:,} tokens in a forward pass")

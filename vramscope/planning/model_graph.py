@@ -69,7 +69,7 @@ def describe_model(model: str | Path) -> Described:
     """Return the model and the training that a name or a file describes."""
     path = find_model_file(model)
     if path is None:
-        return describe_preset(_check_is_decoder(str(model).strip()))
+        return describe_preset(check_is_decoder(str(model).strip()))
     config = read_run_config(path)
     try:
         return describe_config(config)
@@ -98,7 +98,7 @@ def _find_assumed_type(model: str | Path) -> dict[str, object]:
     return {}
 
 
-def _check_is_decoder(name: str) -> str:
+def check_is_decoder(name: str) -> str:
     key = make_name(name)
     if key in MODELS and key not in PRESETS:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 from .estimate import choose_batches, estimate_serving
 from .model import SCHEMA, PoolPlan, RankPlan, ServedModel, ServingReport, ServingSetup, Span
-from .reading import PRECISIONS, Precision, describe_served_preset, read_served_model
+from .reading import PRECISIONS, Precision, describe_served_preset, names_served_type, read_served_model
 
 __all__ = [
     "PRECISIONS",
@@ -17,5 +17,6 @@ __all__ = [
     "choose_batches",
     "describe_served_preset",
     "estimate_serving",
+    "names_served_type",
     "read_served_model",
 ]

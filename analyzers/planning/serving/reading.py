@@ -1,17 +1,25 @@
 """Reads a model for serving from its config.json, or from a known name."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from ....engine.errors import UsageError
 from ..theory import ModelShape
-from ..theory.configs.document import FAMILIES, Family, complete_config, flag_hugging_face
+from ..theory.configs.document import (
+    FAMILIES,
+    POSITIONS,
+    Family,
+    complete_config,
+    find_unread,
+    flag_hugging_face,
+    read_positions,
+)
 from ..theory.configs.flags import Flags
 from ..theory.configs.megatron import read_shape
-from ..theory.presets import find_preset
+from ..theory.presets import find_longest, find_preset
 from ..theory.shape import check_shape
 from .model import Cache, RecurrentShape, ServedModel, WeightFormat
 
@@ -52,6 +60,7 @@ def describe_served_preset(name: str, precision: Precision) -> ServedModel:
         UsageError: No model has the name.
     """
     shape = msgspec.structs.replace(find_preset(name), vocab_multiple=_VOCAB_MULTIPLE)
+    positions = find_longest(name)
     return ServedModel(
         shape=shape,
         caches=_place_attention(range(shape.layers), shape.layers),
@@ -59,10 +68,8 @@ def describe_served_preset(name: str, precision: Precision) -> ServedModel:
         element_bytes=precision.element_bytes,
         weights=WeightFormat(name=precision.name, bits=8 * precision.element_bytes),
         cache_bytes=precision.element_bytes,
-        positions=shape.learned_positions or None,
-        notes=("tables of rotary positions: their length is only in a config.json",)
-        if not shape.learned_positions
-        else (),
+        rope_elements=_count_rope(Flags({POSITIONS: positions}), shape, ""),
+        positions=positions,
     )
 
 
@@ -104,9 +111,16 @@ def read_served_model(config: Mapping[str, object], precision: Precision | None 
         norms=shape.norms if all(has_mlp) else 1,
         rope_elements=_count_rope(values, shape, family),
         vision_elements=vision,
-        positions=values.find_count("max-position-embeddings", 0) or None,
-        notes=notes,
+        positions=read_positions(config),
+        notes=(*notes, *_note_unread(config, family)),
     )
+
+
+def _note_unread(config: Mapping[str, object], family: str) -> Iterator[str]:
+    """Yield what is not known of a decoder; models that are only served have names of their own."""
+    unread = sorted({*find_unread(config)} - {"quantization_config"}) if family in FAMILIES else ()
+    if unread:
+        yield f"{', '.join(unread)}: sizes by their names that are not known"
 
 
 def _read_window(values: Flags, caches: tuple[Cache, ...]) -> int:
@@ -333,6 +347,17 @@ def _count_rope(values: Flags, shape: ModelShape, family: str) -> int:
     # Layers with a window have a table of their own, which is not scaled.
     local = positions if family == "gemma3_text" else 0
     return max(0, rows + local) * channels
+
+
+def names_served_type(config: Mapping[str, object]) -> bool:
+    """Return whether a config.json names the type it is served in; fp32 is not served as it is."""
+    text = config.get("text_config")
+    named = [
+        Flags(each).find_word(name, "")
+        for each in (config, text if isinstance(text, dict) else {})
+        for name in ("torch-dtype", "dtype")
+    ]
+    return any(word and not word.endswith("float32") for word in named)
 
 
 def _read_precision(config: Mapping[str, object], outer: Mapping[str, object]) -> Precision:

@@ -63,6 +63,32 @@ def test_too_large_a_model_fails_only_when_asked() -> None:
     assert call(*words, "--fail-on", "unfit").code == 3
 
 
+def test_a_known_name_has_its_positions_and_an_assumed_type() -> None:
+    (report,) = call("estimate", "--serve", "--model", "gpt2", "--json").lines
+    assert report["assumptions"][0] == "1,024 tokens in a sequence (as many as the model has positions)"
+    assert report["assumptions"][-1] == "weights and activations in bf16"
+    (report,) = call("estimate", "--serve", "--model", "gpt2", "--precision", "fp16", "--json").lines
+    assert "bf16" not in " ".join(report["assumptions"])
+
+
+def test_a_longer_sequence_than_learned_positions_and_an_encoder_are_refused() -> None:
+    outcome = call("estimate", "--serve", "--model", "gpt2", "--seq", "4096")
+    assert (outcome.code, "expected at most 1024 tokens" in outcome.stderr) == (2, True)
+    outcome = call("estimate", "--serve", "--model", "bert-base")
+    assert (outcome.code, "bert-base is not a decoder" in outcome.stderr) == (2, True)
+
+
+def test_positions_under_every_name_of_a_configuration_count_and_unread_sizes_are_named(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "config.json"
+    sizes = {"n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 512, "n_positions": 256}
+    path.write_text(json.dumps({"model_type": "gpt2", **sizes, "num_memory_slots": 9}))
+    (report,) = call("estimate", "--serve", "--model", str(path), "--json").lines
+    assert report["assumptions"][0].startswith("256 tokens in a sequence")
+    assert report["model"]["notes"] == ["num_memory_slots: sizes by their names that are not known"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -526,6 +526,13 @@ _SIZES = {
 }
 
 
+def read_positions(config: Mapping[str, object]) -> int | None:
+    """Return the longest sequence that a `config.json` names; None where it names none."""
+    values = Flags(config)
+    names = (name.replace("_", "-") for name in _SIZES[POSITIONS])
+    return next((values.get_count(name) for name in names if values.has(name)), None)
+
+
 def complete_config(config: Mapping[str, object]) -> Mapping[str, object]:
     """Return a `config.json` with the sizes that its model type leaves to transformers."""
     return {**_DEFAULTS.get(str(config.get("model_type") or "").lower(), {}), **config}
@@ -571,7 +578,7 @@ def flag_hugging_face(
         ASSUMED_TYPE: assumed,
         **flag_plain_training(read_dropout(config, family.dropout)),
     }
-    return {**_find_unread(config), **flags, **_flag_experts(values, flags)}
+    return {**find_unread(config), **flags, **_flag_experts(values, flags)}
 
 
 # Keys that are sizes by their names, or parts of a model: one that is not read may take memory.
@@ -585,7 +592,7 @@ _WITHOUT_INFLUENCE = """
 """
 
 
-def _find_unread(config: Mapping[str, object]) -> dict[str, object]:
+def find_unread(config: Mapping[str, object]) -> dict[str, object]:
     """Return the keys of a configuration that nobody reads, and that by their names may take memory."""
     read = {name for names in _SIZES.values() for name in names} | set(_WITHOUT_INFLUENCE.split())
     hidden = next((config[name] for name in _SIZES["hidden-size"] if name in config), None)
@@ -646,7 +653,7 @@ def _find_family(
         raise UsageError(f"{what} cannot be estimated; expected one of {known}")
     missing = _find_missing_parts(kind, config)
     if missing is None:
-        unread = ", ".join(sorted(_find_unread(config))[:_MOST_UNREAD])
+        unread = ", ".join(sorted(find_unread(config))[:_MOST_UNREAD])
         missing = (
             f"its layers are unknown{f' (and so are its {unread})' if unread else ''}, known are {known}"
         )
