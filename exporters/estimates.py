@@ -158,6 +158,11 @@ def describe_estimate(report: EstimateReport, width: int) -> str:
     return "\n".join(_describe(report, width)) + "\n"
 
 
+def describe_formula(result: str, run: TrainingRun, width: int) -> str:
+    """Return the estimate of another formula, a sentence, and what it assumes."""
+    return "\n".join((*wrap(result, width), *wrap(describe_assumptions(run.assumptions), width))) + "\n"
+
+
 def _describe(report: EstimateReport, width: int) -> Iterator[str]:
     yield from wrap(_describe_verdict(report), width)
     yield from wrap(_describe_run(report), width)
@@ -240,8 +245,14 @@ def _describe_run(report: EstimateReport) -> str:
     return (
         f"{count(report.world_size, 'rank')}, {degrees}; ZeRO {setup.zero_stage}; {batch}; "
         f"recompute {setup.recompute}; {setup.attention} attention; "
-        f"{_describe_adapters(setup)}{report.gpu or setup.gpu.upper()}."
+        f"{_describe_adapters(setup) or _describe_states(setup)}{report.gpu or setup.gpu.upper()}."
     )
+
+
+def _describe_states(setup: TrainingSetup) -> str:
+    numbers = setup.numbers
+    sizes = (numbers.weight_bytes, numbers.gradient_bytes, numbers.master_bytes, numbers.moment_bytes)
+    return f"{' + '.join(map(str, sizes))} bytes a parameter; "
 
 
 def _describe_stage(stage: StageReport) -> list[str]:

@@ -92,10 +92,13 @@ def print_estimate(arguments: Namespace) -> int:
         if arguments.json:
             emit_json(formula)
         else:
+            from vramscope.exporters.estimates import describe_formula
+
             is_published = formula.theory == "megatron"
             named = "Megatron-LM's published formula" if is_published else "the fork's formula"
             total = f"{format_bytes(formula.peak_bytes)} ({formula.peak_bytes / 2**20:.2f} MiB)"
-            sys.stdout.write(f"{run.name}: {total} by {named}, first stage\n")
+            result = f"{run.name}: {total} by {named}, first stage."
+            emit_fitted(read_settings(arguments), lambda width: describe_formula(result, run, width))
         return 0
     if arguments.figure is not None:
         arguments.figure.check()
@@ -187,6 +190,10 @@ def read_run(arguments: Namespace) -> TrainingRun:
         gpu=choose_gpu(arguments.gpu),
         name=Path(arguments.model).name,
     )
+    if arguments.pieces is not None and arguments.pieces > 1 and run.layout.pipeline == 1:
+        raise SettingError(Setting("--pieces"), f" {arguments.pieces} needs ", Setting("--pp"), " above 1")
+    if arguments.etp is not None and run.shape.experts is None:
+        raise SettingError(Setting("--etp"), f" is {arguments.etp}, but the model has no experts")
     has_ranks = any(it is not None for it in (arguments.world_size, arguments.dp, described.data))
     run = name_assumptions(
         run, given, has_ranks=has_ranks or given.has("world-size"), has_gpu=arguments.gpu is not None

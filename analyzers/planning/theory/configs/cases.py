@@ -11,7 +11,7 @@ from .....engine.errors import UsageError
 from ..estimate import RankMemory, estimate_stages
 from ..shape import GPUS, Gpu, Recompute
 from .assumptions import name_assumptions
-from .flags import BERT, Flags, TrainingRun, find_missing
+from .flags import BERT, PLAIN_TRAINING, Flags, TrainingRun, find_missing
 from .megatron import read_megatron_run
 
 # Columns that stand for a flag.
@@ -91,7 +91,7 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
         columns |= {"group-query-attention": True, "num-query-groups": row["kv_groups"]}
     text = (row.get("arguments") or "").strip()
     if not text:
-        return Flags({"bf16": True, **columns})
+        return Flags({"bf16": True, PLAIN_TRAINING: "bf16" not in columns, **columns})
     try:
         given = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as error:

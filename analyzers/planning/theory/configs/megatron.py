@@ -379,6 +379,8 @@ def _read_attention(flags: Flags, gpu: Gpu, *, is_local: bool, is_deterministic:
 
 def _read_recompute(flags: Flags) -> Recompute:
     asked = flags.find_word("recompute-granularity", "")
+    if flags.is_on("recompute-granularity") and asked not in ("full", "operations", "selective", "none"):
+        raise UsageError(f"recompute-granularity is {asked!r}; expected full, selective or none")
     if asked in ("full", "operations"):
         return "full" if asked == "full" else "operations"
     return "selective" if asked == "selective" or flags.is_on("recompute-activations") else "none"

@@ -177,3 +177,46 @@ def test_a_table_names_assumptions_and_what_is_not_counted(tmp_path: Path) -> No
     head, row = call("estimate", "--batch", str(table)).stdout.splitlines()
     assert head.split(",")[-3:] == ["predicted_assumptions", "predicted_not_counted", "predicted_error"]
     assert row.endswith("8 ranks; workspaces of H100,cpu-offloading (less),")
+
+
+def test_a_row_of_plain_columns_names_its_number_format_and_refuses_an_unknown_recomputation(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "cases.csv"
+    head = "num_layers,hidden,heads,seq,mbs,bf16,recompute\n"
+    table.write_text(f"{head}4,512,8,1024,1,,\n4,512,8,1024,1,1,\n4,512,8,1024,1,,some\n")
+    _, assumed, said, refused = call("estimate", "--batch", str(table)).stdout.splitlines()
+    assert "training in bf16 with dropout" in assumed
+    assert "training" not in said
+    assert refused.endswith("\"recompute-granularity is 'some'; expected full, selective or none\"")
+
+
+def test_the_formula_of_another_program_names_what_it_assumes_too() -> None:
+    shown = " ".join(call("estimate", "--model", "llama3-8b", "--theory", "megatron").stdout.split())
+    assert "by Megatron-LM's published formula, first stage. Assumed, since neither flags nor file" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ((), "2 + 4 + 4 + 8"),
+        (("--precision", "pure-bf16", "--optimizer", "adam8bit"), "2 + 2 + 0 + 2"),
+        (("--offload", "optimizer"), "2 + 4 + 0 + 0"),
+        (("--optimizer", "sgd"), "2 + 4 + 4 + 4"),
+    ],
+)
+def test_the_states_of_a_parameter_are_printed(words: tuple[str, ...], sizes: str) -> None:
+    shown = " ".join(call("estimate", "--model", "llama3-8b", *words).stdout.split())
+    assert f"fused attention; {sizes} bytes a parameter; H100." in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pieces", "2"), "--pieces 2 needs --pp above 1"),
+        (("--etp", "2"), "--etp is 2, but the model has no experts"),
+    ],
+)
+def test_a_degree_that_would_change_nothing_is_refused(words: tuple[str, ...], said: str) -> None:
+    outcome = call("estimate", "--model", "llama3-8b", *words)
+    assert (outcome.code, said in outcome.stderr) == (2, True)
