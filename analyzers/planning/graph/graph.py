@@ -364,6 +364,11 @@ def plan_layers(
     sequence = choose_sequence(sizes.positions) if seq_length is None else seq_length
     if sequence < 1 or micro_batch < 1:
         raise UsageError(f"{sequence} tokens in {micro_batch} sequences: expected at least 1 of each")
+    if sizes.has_positions and sequence > sizes.positions:
+        raise UsageError(
+            f"a sequence has {sequence} tokens, but the model learns {sizes.positions} positions; "
+            f"choose a sequence of at most {sizes.positions} tokens"
+        )
     recipe = Recipe(Batch(sequence, micro_batch), data_type, figures)
     return build_layers(sizes, recipe), build_edges(sizes, recipe), describe_config(sizes)
 

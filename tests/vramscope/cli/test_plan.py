@@ -175,6 +175,7 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
         ),
         (["--model", "gpt2", "--micro-batches", "0"], "--micro-batches 0: expected a whole number"),
         (["--model", "gpt2", "--seq", "9" * 5000], "expected a whole number of at least 1"),
+        (["--model", "gpt2", "--seq", "4096"], "the model learns 1024 positions; choose a sequence"),
         (["--model", "gpt2", "--legacy", "--capacity", "8GiB"], "--capacity does not go with --legacy"),
         (["--model", "gpt2", "--json", "--table"], "--json does not go with --table"),
         (["--model", "absent.json"], "absent.json"),
