@@ -369,6 +369,8 @@ def _describe_method(estimate: StepEstimate) -> Iterator[str]:
         )
     if estimate.fallback is not None:
         yield f"Traced with real tensors on this host, because fake tensors failed: {estimate.fallback}"
+    if estimate.made_with:
+        yield f"The factory returned a module; its step has {' and '.join(estimate.made_with)}."
     if estimate.readings:
         named = ", ".join(estimate.readings[:MOST_READINGS])
         more = len(estimate.readings) - MOST_READINGS

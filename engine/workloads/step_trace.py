@@ -326,6 +326,8 @@ class Training(NamedTuple):
     model: nn.Module | None = None
     # Referenced here, as a step may not keep it alive.
     optimizer: Any = None
+    # What the step of a module alone is made of, filled in by its first one.
+    made_with: Sequence[str] = ()
 
 
 def make_training(made: object, inputs: Sequence[str], optimizer: str) -> Training:
@@ -371,17 +373,25 @@ def _train_module(module: nn.Module, inputs: Sequence[str], optimizer: str) -> T
     makers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     chosen = None if optimizer == "none" or not trained else makers[optimizer](trained, lr=1e-3)
 
+    name = "no optimizer" if chosen is None else type(chosen).__name__
+    made_with: list[str] = []
+
     def step() -> object:
         arguments = [torch.zeros(it.shape, dtype=it.dtype, device="cuda") for it in looks]
         output = module(*arguments)
         loss = find_loss(output)
+        is_given = loss is getattr(output, "loss", None)
+        made_with[:] = (
+            name,
+            ".loss of its output" if is_given else "the mean of its first output as the loss",
+        )
         loss.backward()
         if chosen is not None:
             chosen.step()
         module.zero_grad()
         return output, loss
 
-    return Training(step, module, chosen)
+    return Training(step, module, chosen, made_with)
 
 
 def find_loss(output: Any) -> Any:
@@ -419,6 +429,8 @@ class StepTracer:
     def __init__(self, simulation: Simulation) -> None:
         self._card = simulation.cards[0]
         self._regions = simulation.regions
+        # What the last step was made of, where the factory returned a module alone.
+        self.made_with: Sequence[str] = ()
         self._log = BlockLog()
         self._kinds = KindMarks(self._log, simulation.registry)
         self._kinds.install()
@@ -439,6 +451,7 @@ class StepTracer:
             raise JaxStepError
         training = make_training(made, request["inputs"], request["optimizer"])
         begins = self._run(training)
+        self.made_with = training.made_with
         self._log.is_running = False
         if not any(event > 0 for event in self._log.events[begins[1] :]):
             raise TraceError(
@@ -598,6 +611,7 @@ def trace_all(request: dict[str, Any], simulation: Simulation | None = None) -> 
         "seconds": seconds,
         "torch": torch.__version__,
         "readings": readings,
+        "made_with": tracer.made_with,
         "uses": simulation.uses.describe(),
         "compiled_graphs": simulation.regions.graphs,
         "run_eagerly": simulation.regions.reasons,

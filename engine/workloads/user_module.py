@@ -92,4 +92,17 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
             f"{', '.join(parameters) or 'none'}: add it to the signature, or leave out ",
             OF_FACTORY[refused[0]],
         )
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    missing = [
+        name
+        for name, it in parameters.items()
+        if it.default is inspect.Parameter.empty and name not in chosen and it.kind in by_name
+    ]
+    if missing and missing[0] in OF_FACTORY:
+        raise TraceError(f"the factory needs an argument {missing[0]}: give ", OF_FACTORY[missing[0]])
+    if missing:
+        raise TraceError(
+            f"the factory needs an argument {missing[0]}, which nobody gives it: give it a default; "
+            f"known are {', '.join((*OF_FACTORY, 'device'))}"
+        )
     return {name: value for name, value in chosen.items() if takes_all or name in parameters}

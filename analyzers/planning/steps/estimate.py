@@ -361,6 +361,7 @@ def _build(
         storage="fake" if request.is_fake else "host",
         fallback=request.fallback,
         readings=result.readings,
+        made_with=result.made_with,
         is_upper_bound=request.is_upper_bound,
         compiled_graphs=result.compiled_graphs,
         run_eagerly=result.run_eagerly,

@@ -84,6 +84,8 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     torch: str = ""
     readings: tuple[str, ...] = ()
     """Lines that read values of tensors without values, and got stand-ins."""
+    made_with: tuple[str, ...] = ()
+    """Optimizer and loss of the step, where the factory returned a module alone."""
     uses: OutsideUse = OutsideUse()
     """What takes more of a real card than tensors do."""
     compiled_graphs: int = 0
@@ -195,6 +197,8 @@ class StepEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Why tensors had host storage."""
     readings: tuple[str, ...] = ()
     """Lines that read values, which tensors without storage do not have; they got stand-ins."""
+    made_with: tuple[str, ...] = ()
+    """Optimizer and loss of the step, where the factory returned a module alone; else empty."""
     is_upper_bound: bool = False
     """Whether tensors whose sizes depend on values have their largest sizes."""
     compiled_graphs: int = 0

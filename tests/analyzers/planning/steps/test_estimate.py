@@ -338,6 +338,13 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
     assert "step_trace" not in warm[-1]
 
 
+def test_what_trains_a_module_alone_is_named() -> None:
+    estimate = estimate_step("trainings:square", "8x1024", optimizer="sgd")
+    assert estimate.made_with == ("SGD", "the mean of its first output as the loss")
+    assert "its step has SGD and the mean of its first output" in describe_step_estimate(estimate, 400)
+    assert estimate_step("trainings:plain").made_with == ()
+
+
 @pytest.mark.parametrize(
     ("factory", "options", "said"),
     [
@@ -347,6 +354,8 @@ def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F
             "no argument layers; its arguments are none: .* leave out layers$",
         ),
         ("trainings:square", {}, "returned a module: give inputs, for example 4x1024:int64"),
+        ("trainings:needs_depth", {}, "^the factory needs an argument batch_size: give batch_size$"),
+        ("trainings:needs_depth", {"batch_size": 2}, "an argument depth, which nobody gives .* a default"),
         ("trainings:left_on_host", {}, "allocated nothing on the GPU; expected .* moved there"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
         ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
