@@ -182,9 +182,8 @@ def create_gpt_model_graph(
     """Return the graph of a model.
 
     Args:
-        model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or a path: of Hugging Face's
-            `config.json` or its folder, of a meta config or YAML file of Galvatron, or of a saved graph,
-            whose numbers stay as they are.
+        model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or a path: of any file that `estimate`
+            reads, of a folder with a `config.json`, or of a saved graph, whose numbers stay as they are.
         seq_length: Tokens in a sequence; None for the longest that the model allows.
         micro_batch: Sequences in a micro-batch.
         data_type: Type of weights and activations.

@@ -264,8 +264,8 @@ def find_preset(name: str) -> ModelShape:
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]
-    hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}; or give a file")
-    raise UsageError(f"unknown model {name!r}; {hint}")
+    hint = suggest(key, PRESETS, f"known are {', '.join(PRESETS)}.", most=3, cutoff=0.5)
+    raise UsageError(f"unknown model {name!r}: {hint} The path of its config.json works too")
 
 
 def find_longest(name: str) -> int:

@@ -499,6 +499,7 @@ _DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "max_position_embeddings": 131_072,
     }
 }
+_ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta", "modernbert")
 # Sections of what feeds a decoder, and unknown keys that a refusal names at the most.
 _TOWERS = ("vision_config", "audio_config", "vit_config")
 _MOST_UNREAD = 6
@@ -662,6 +663,8 @@ def _find_family(
 
 def _find_missing_parts(kind: str, config: Mapping[str, object]) -> str | None:
     """Return what of a model is not modelled: towers next to the decoder, and layers of the decoder."""
+    if kind.startswith(_ENCODERS):
+        return "an encoder without a decoder is not modelled"
     text = config.get("text_config")
     if not isinstance(text, dict):
         return find_missing(kind)

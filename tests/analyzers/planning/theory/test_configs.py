@@ -12,7 +12,7 @@ from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
 from vramscope.analyzers.planning.theory.configs.audit import list_not_counted
 from vramscope.analyzers.planning.theory.configs.document import describe_config, flag_hugging_face
 from vramscope.analyzers.planning.theory.configs.megatron import build_run, read_shape
-from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.analyzers.planning.theory.presets import PRESETS, find_preset
 from vramscope.cli.estimating import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.run_config import read_run_config
@@ -448,6 +448,16 @@ def test_every_size_in_the_published_file_of_gemma_2_is_known() -> None:
     config = {**make_gemma("gemma2", 3584, 14336, 42, 16, 8, 256), "sliding_window_size": 4096}
     config |= {"sliding_window": 4096, "query_pre_attn_scalar": 256, "cache_implementation": "hybrid"}
     assert list(list_not_counted(Flags(flag_hugging_face(config)))) == []
+
+
+def test_an_encoder_is_refused_as_one() -> None:
+    with pytest.raises(UsageError, match="an encoder without a decoder is not modelled"):
+        flag_hugging_face({**HUGGING_FACE, "model_type": "bert"})
+
+
+def test_an_unknown_name_is_answered_with_near_ones_and_with_the_way_that_works_for_all() -> None:
+    with pytest.raises(UsageError, match=r"did you mean gpt2.*\? The path of its config.json works too$"):
+        find_preset("gpt-2")
 
 
 def test_an_unknown_model_is_refused_with_the_sizes_that_nobody_reads() -> None:
