@@ -235,7 +235,8 @@ def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
     helping = [change for change in advice.changes if change.saved_bytes]
     others = [change for change in advice.changes if not change.saved_bytes]
     if helping:
-        yield from wrap("changes that lower the peak, estimated from these parts:", width)
+        least = ", which the forward pass would have added to" if advice.is_open else ""
+        yield from wrap(f"changes that lower the peak, estimated from these parts{least}:", width)
     for change in helping:
         yield from wrap(f"- {_describe_change(change, advice)}", width, "  ")
     if others:
@@ -274,6 +275,8 @@ def _describe_change(change: PhaseChange, advice: PhaseAdvice) -> str:
     flags = f" ({' '.join(change.flags)})" if change.flags else ""
     where = "" if change.peak_phase == advice.phase else f", then in {change.peak_phase}"
     fits = "" if advice.missing_bytes is None else f"; {_FITS[change.does_fit]}"
+    if advice.is_open and change.does_fit is None:
+        fits = "; cannot be said whether it would fit"
     return (
         f"{change.name}{flags}: peak {show_mib(change.peak_bytes)} MiB{where}, "
         f"{show_mib(change.saved_bytes)} MiB less{fits}. Costs: {change.cost}."

@@ -420,6 +420,7 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
     missing = None if needed is None or room is None else max(0, attacked.peak_bytes - room)
     # The failed allocation shows that not all of the device is available.
     limit = room if needed is None or room is None else min(needed, room)
+    is_open = failed is not None and not _has_activations(run)
     return PhaseAdvice(
         rank=run.rank,
         phase=attacked.phase,
@@ -431,8 +432,16 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
         next_peak_bytes=rest[0].peak_bytes if rest else None,
         missing_bytes=missing,
         stranded_bytes=_find_stranded(run) if missing == 0 else None,
-        changes=tuple(_list_changes(run, parts, levels[0].peak_bytes, limit)),
+        is_open=is_open,
+        changes=tuple(_list_changes(run, parts, levels[0].peak_bytes, limit, is_open=is_open)),
     )
+
+
+def _has_activations(run: PhaseRun) -> bool:
+    """Return whether a forward pass and its loss came to their end, or memory ran out after them."""
+    if run.failed_phase not in ("Model Creation", "DP Setup", "Forward", "Loss"):
+        return True
+    return any(each.phase == "Loss" and each.step != run.failed_step for each in run.phases)
 
 
 def _find_room(run: PhaseRun) -> int | None:
@@ -462,10 +471,14 @@ def _list_parts(level: PhaseLevel, parts: Parts) -> Iterable[PeakPart]:
         yield PeakPart(name="everything else", size_bytes=rest, basis="remainder")
 
 
-def _list_changes(run: PhaseRun, parts: Parts, peak_bytes: int, room: int | None) -> list[PhaseChange]:
+def _list_changes(
+    run: PhaseRun, parts: Parts, peak_bytes: int, room: int | None, *, is_open: bool
+) -> list[PhaseChange]:
     found: dict[str, PhaseChange] = {}
     for effect in list_effects(run, parts):
         change = _judge(effect, run, parts, peak_bytes, room)
+        if is_open and change.does_fit:
+            change = msgspec.structs.replace(change, does_fit=None)
         # For each kind keep the mildest change that fits, else the strongest; without a limit, the half.
         kind = effect.flags[0] if effect.flags else effect.name
         held = found.get(kind)

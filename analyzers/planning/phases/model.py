@@ -83,6 +83,8 @@ class PhaseAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Where memory ran out: how much more is needed than the device had; 0 where that lay in pieces."""
     stranded_bytes: int | None = None
     """Where nothing was missing: what was reserved and not allocated."""
+    is_open: bool = False
+    """Whether memory ran out before activations were complete once, so that no change is known to fit."""
     changes: tuple[PhaseChange, ...]
     """Those that lower the highest peak, most first, then those that lower another one only."""
 
