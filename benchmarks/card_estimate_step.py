@@ -9,6 +9,7 @@ import torch
 
 def make_step(batch_size: int) -> Callable[[], object]:
     """Return a step of the whole network in fp32 with SGD and momentum, on images of its default size."""
+    torch.backends.cudnn.benchmark = bool(os.environ.get("VRAMSCOPE_BENCH_TRIES"))
     # Not among the packages of the project.
     timm = import_module("timm")
     model = timm.create_model(os.environ["VRAMSCOPE_BENCH_MODEL"]).cuda().train()

@@ -2,6 +2,9 @@
 
 import msgspec
 
+# Passes of a convolution: itself, and the gradients of its input and of its weight.
+FORWARD, DATA, FILTER = 1, 2, 4
+
 
 class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one process group of a rank does with tensors of the card."""
@@ -13,13 +16,28 @@ class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that this one exchanges tensors with, one by one."""
 
 
+class Convolution(msgspec.Struct, frozen=True, array_like=True):
+    """A convolution that cuDNN would compute on the card."""
+
+    taken: tuple[int, ...]
+    """Shape of its input."""
+    weight: tuple[int, ...]
+    made: tuple[int, ...]
+    """Shape of its output."""
+    groups: int
+    is_transposed: bool
+    dtype: str
+    is_channels_last: bool
+    has_benchmark: bool
+    """Whether torch.backends.cudnn.benchmark was on."""
+    allows_tf32: bool
+
+
 class OutsideUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a process on a simulated card did that takes more of a real one than its tensors."""
 
-    convolution_bytes: int = 0
-    """Input and output of the largest convolution."""
-    has_benchmark: bool = False
-    """Whether torch.backends.cudnn.benchmark was on at a convolution."""
+    convolutions: tuple[tuple[Convolution, int], ...] = ()
+    """The largest that differ in shapes or flags, each with the sum of the passes that were computed."""
     groups: tuple[GroupUse, ...] = ()
     """Groups of more than one rank that moved tensors of the card."""
     has_graphs: bool = False

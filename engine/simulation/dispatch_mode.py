@@ -170,7 +170,7 @@ class AccountingMode(TorchDispatchMode):
             if operation.creates:
                 self._place(result, survey, operation)
             if operation.is_convolution and survey.device is not None:
-                self._uses.note_convolution(args[0], result)
+                self._uses.note_convolution(operation.name, args, result)
             if operation.may_resize and survey.device is not None:
                 self._follow(args, kwargs)
         except OutOfMemory as error:

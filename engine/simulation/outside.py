@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
+from typing import Any, Callable
 
 import torch
 
 from .alone import EXCHANGES, TRANSFERS, find_group
 
-CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable"})
+# Each with the place of its input among the arguments: weight and sizes follow, and its result or gradient is
+# before it.
+CONVOLUTIONS = {
+    "convolution": 0,
+    "convolution_overrideable": 0,
+    "convolution_backward": 1,
+    "convolution_backward_overrideable": 1,
+}
+# As in `engine/model/outside.py`, which is not loaded here.
+FORWARD, DATA, FILTER = 1, 2, 4
+# Sizes and flags, in the order of `Convolution` in `engine/model/outside.py`.
+ConvolutionKey = tuple[Any, ...]
+# A loop over images of all sizes would else fill the memory of the process.
+MOST_CONVOLUTIONS = 4096
+# The largest decide what is taken; the others are not sent.
+SENT_CONVOLUTIONS = 32
 
 
 class _GroupCount:
@@ -25,12 +41,12 @@ class OutsideUses:
     """What a process has done so far; the probe reads it from a thread of its own."""
 
     def __init__(self) -> None:
-        # Input and output of the largest convolution.
-        self.convolution_bytes = 0
-        # Whether cuDNN was to try algorithms for a convolution.
-        self.has_benchmark = False
+        # Each convolution by its sizes and flags, with the passes that were made of it.
+        self._convolutions: dict[ConvolutionKey, int] = {}
         # Whether the script asked torch.compile for CUDA graphs.
         self.has_graphs = False
+        # Called at each of them.
+        self.watch: Callable[[ConvolutionKey, int], object] = lambda key, passes: None
         # Groups that moved tensors of the card, by the names that torch gives them.
         self._groups: dict[str, _GroupCount] = {}
 
@@ -48,25 +64,61 @@ class OutsideUses:
         else:
             use.is_collective = True
 
-    def note_convolution(self, taken: Any, made: Any) -> None:
-        size_bytes = sum(it.numel() * it.element_size() for it in (taken, made))
-        self.convolution_bytes = max(self.convolution_bytes, size_bytes)
-        self.has_benchmark = self.has_benchmark or bool(torch.backends.cudnn.benchmark)
+    def note_convolution(self, name: str, args: Any, made: Any) -> None:
+        """Note a convolution, or the gradients of one, that cuDNN would compute."""
+        flags = torch.backends.cudnn
+        if not flags.enabled:
+            return
+        place = CONVOLUTIONS[name]
+        taken, weight = args[place : place + 2]
+        key = (
+            tuple(taken.shape),
+            tuple(weight.shape),
+            tuple((args[0] if place else made).shape),
+            # The size of a bias is before the strides of a gradient.
+            args[8 + place],
+            args[6 + place],
+            str(taken.dtype).rpartition(".")[2],
+            _is_channels_last(taken) or _is_channels_last(weight),
+            flags.benchmark,
+            _allows_tf32(),
+        )
+        passes = DATA * args[10][0] + FILTER * args[10][1] if place else FORWARD
+        if key not in self._convolutions and len(self._convolutions) >= MOST_CONVOLUTIONS:
+            self._convolutions = dict(self._list_largest(MOST_CONVOLUTIONS // 2))
+        self._convolutions[key] = self._convolutions.get(key, 0) | passes
+        self.watch(key, passes)
+
+    def _list_largest(self, most: int) -> list[tuple[ConvolutionKey, int]]:
+        items = tuple(self._convolutions.items())
+        return sorted(items, key=lambda it: sum(map(prod, it[0][:3])), reverse=True)[:most]
 
     def forget_rank(self) -> None:
         """Forget what another rank did that this process was before."""
         self._groups = {}
-        self.convolution_bytes = 0
-        self.has_benchmark = False
+        self._convolutions = {}
 
     def describe(self) -> dict[str, Any]:
         """Return what is noted, for JSON (`OutsideUse` in `engine/model/outside.py`)."""
         return {
-            "convolution_bytes": self.convolution_bytes,
-            "has_benchmark": self.has_benchmark,
+            "convolutions": self._list_largest(SENT_CONVOLUTIONS),
             "groups": [
                 {"ranks": use.ranks, "is_collective": use.is_collective, "peers": len(use.peers)}
                 for use in tuple(self._groups.values())
             ],
             "has_graphs": self.has_graphs,
         }
+
+
+def _is_channels_last(tensor: Any) -> bool:
+    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
+    if layout is None or tensor.is_contiguous():
+        return False
+    return bool(tensor.is_contiguous(memory_format=layout))
+
+
+def _allows_tf32() -> bool:
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # the script uses the newer setting
+        return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")

@@ -32,6 +32,7 @@ from ..simulation import ledger
 from ..simulation.alone import RankNeeded
 from ..simulation.host_memory import Stack
 from ..simulation.installation import install
+from ..simulation.outside import ConvolutionKey
 from ..simulation.simulation import Simulation
 from ..simulation.storages import StorageRegistry
 from ..text import fit_to_reader
@@ -169,6 +170,10 @@ class BlockLog:
         self.modules: list[int] = []
         self.stacks: list[int] = []
         self.events: list[int] = []
+        # Each convolution with its number, and for each time that one was computed the events before it, its
+        # number and its passes.
+        self.convolutions: dict[ConvolutionKey, int] = {}
+        self.computed: list[tuple[int, int, int]] = []
         self.is_running = True
         self._live: dict[int, int] = {}
         self._stack_numbers: dict[Stack, int] = {}
@@ -194,6 +199,11 @@ class BlockLog:
     def note_emptied(self) -> None:
         if self.is_running:
             self.events.append(EMPTIED)
+
+    def note_convolution(self, key: ConvolutionKey, passes: int) -> None:
+        if self.is_running:
+            number = self.convolutions.setdefault(key, len(self.convolutions))
+            self.computed.append((len(self.events), number, passes))
 
     def find(self, address: int) -> int | None:
         return self._live.get(address)
@@ -436,6 +446,7 @@ class StepTracer:
         self._kinds.install()
         self._log.locator = self._kinds.place
         self._card.observer = self._log
+        simulation.uses.watch = self._log.note_convolution
 
     def trace(self, request: dict[str, Any], layers: int | None) -> dict[str, Any]:
         """Return what a training allocated, and where; without `layers` the function's own default counts."""
@@ -493,6 +504,8 @@ class StepTracer:
             "modules": log.modules,
             "stacks": log.stacks,
             "events": log.events,
+            "convolutions": list(log.convolutions),
+            "computed": log.computed,
             "marks": [[block, kind, module] for block, (kind, module) in marks.items()],
             "module_names": place.names,
             "module_types": place.types,

@@ -10,6 +10,7 @@ import msgspec
 
 from ...allocator_model import AllocatorSettings
 from ...allocator_model.settings import LARGE_SEGMENT_BYTES, LEAST_BLOCK_BYTES
+from .convolutions import Growth, measure_growth
 from .model import (
     CapacityCheck,
     DepthCheck,
@@ -293,7 +294,8 @@ def _estimate_traced(
     if not settings.expandable_segments:
         expandable = rehearse(trace, replace(settings, expandable_segments=True)).reserved_peak_bytes
     live = peaks.describe(peaks.peak.event)
-    found = _build(result, request, peaks.by_place.values(), live, run)
+    growth = measure_growth(trace, settings, run, request.gpu)
+    found = _build(result, request, peaks.by_place.values(), live, run, growth)
     capacity = request.capacity_bytes
     return msgspec.structs.replace(
         found,
@@ -341,6 +343,7 @@ def _build(
     peaks: Iterable[Peak],
     live: Live,
     run: Rehearsal,
+    growth: Growth | None = None,
 ) -> StepEstimate:
     by_phase: dict[Phase, Peak] = {}
     for each in peaks:
@@ -354,6 +357,7 @@ def _build(
         context_bytes=request.context_bytes,
         gpu=request.gpu,
         made_bytes=live.kinds[ACTIVATION] + live.kinds[TEMPORARY],
+        growth=growth,
     )
     return StepEstimate(
         factory=request.factory,

@@ -1,12 +1,14 @@
 """What an estimate of a training step says."""
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from ....engine.errors import ErrorPart
-from ....engine.model.outside import OutsideUse
+from ....engine.model.outside import Convolution, OutsideUse
 from ...allocator_model import (
     AllocatorOutOfMemoryError,
     AllocatorSettings,
@@ -53,6 +55,10 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[int, ...]
     stacks: tuple[int, ...]
     events: tuple[int, ...]
+    # Those that a trace computed, whatever their passes.
+    convolutions: tuple[Convolution, ...] = ()
+    # At each of them the events before it, its place in `convolutions`, and its passes.
+    computed: tuple[tuple[int, int, int], ...] = ()
     # Block, its index in `MARKED` of `estimate.py`, and the module it belongs to.
     marks: tuple[tuple[int, int, int], ...]
     # The first stands for no module: empty.
@@ -266,9 +272,28 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     failed_block: int | None = None
 
 
-def rehearse(trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int | None = None) -> Rehearsal:
-    """Replay a trace through the model of the caching allocator; without a capacity it always fits."""
-    player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES)
+class Scratch(NamedTuple):
+    """Memory that is allocated and freed between two events of a trace."""
+
+    size_bytes: int
+    tried_bytes: int | None
+    """What is taken before it, after which the cache is emptied; None if nothing is tried."""
+
+
+def rehearse(
+    trace: StepTrace,
+    settings: AllocatorSettings,
+    capacity_bytes: int | None = None,
+    *,
+    scratches: Mapping[int, Sequence[Scratch]] = MappingProxyType({}),
+) -> Rehearsal:
+    """Replay a trace through the model of the caching allocator; without a capacity it always fits.
+
+    Args:
+        scratches: What is taken besides the trace, by the number of events before it. It needs room: a
+            capacity goes with none.
+    """
+    player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES, scratches)
     failed = player.play(0, trace.measured_from)
     before = player.allocator.memory_stats()["reserved_bytes.all.peak"]
     if failed is None:
@@ -298,8 +323,15 @@ def take_snapshot(trace: StepTrace, settings: AllocatorSettings, event: int) -> 
 
 
 class _Player:
-    def __init__(self, trace: StepTrace, settings: AllocatorSettings, capacity_bytes: int) -> None:
+    def __init__(
+        self,
+        trace: StepTrace,
+        settings: AllocatorSettings,
+        capacity_bytes: int,
+        scratches: Mapping[int, Sequence[Scratch]] = MappingProxyType({}),
+    ) -> None:
         self._trace = trace
+        self._scratches = scratches
         self.allocator = CachingAllocator(PrivateDeviceMemory(capacity_bytes), settings)
         # The block that is being allocated.
         self.asking = 0
@@ -311,7 +343,8 @@ class _Player:
         addresses = self._addresses
         sizes = self._trace.sizes
         streams = self._trace.streams
-        for event in self._trace.events[begin:end]:
+        for place, event in enumerate(self._trace.events[begin:end], begin):
+            self._take_scratches(place)
             if event > 0:
                 self.asking = event - 1
                 try:
@@ -322,4 +355,16 @@ class _Player:
                 allocator.free(addresses.pop(-event))
             else:
                 allocator.empty_cache()
+        if end == len(self._trace.events):
+            self._take_scratches(end)
         return None
+
+    def _take_scratches(self, place: int) -> None:
+        allocator = self.allocator
+        for scratch in self._scratches.get(place, ()):
+            if scratch.tried_bytes is not None:
+                if scratch.tried_bytes:
+                    allocator.free(allocator.malloc(scratch.tried_bytes))
+                allocator.empty_cache()
+            if scratch.size_bytes:
+                allocator.free(allocator.malloc(scratch.size_bytes))

@@ -1,8 +1,7 @@
 """What a training process takes of its card that no tensor of its step holds, as a range.
 
 No GPU is asked, so these are numbers that others measured, each with its source. The size of a CUDA
-context depends on the architecture, the driver, the version of CUDA and the kernels that a job has loaded;
-what a convolution gets as workspace is chosen by cuDNN while the job runs.
+context depends on the architecture, the driver, the version of CUDA and the kernels that a job has loaded.
 """
 
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from ....engine.model.outside import GroupUse, OutsideUse
 from ....engine.units import MIB
+from .convolutions import Growth, size_largest
 from .model import GpuKind, OutsidePart
 
 CONTEXT_NAME = "CUDA context and kernels"
@@ -60,18 +60,13 @@ KERNELS_SOURCE = "llm-d-planner (accuracy/results/v0.19.0), GPUMemNet"
 # cuBLAS on two threads, forward and autograd: 8.125 MiB each, 32 MiB on Hopper (CublasHandlePool.cpp).
 BLAS_BYTES = (17 * MIB, 64 * MIB)
 HOPPER = (9, 0)
-# Of cuDNN, as a multiple of input and output of the largest convolution, which it may copy in another layout
-# for the product and for each gradient. Both shares cover 96 % of GPUMemNet's runs, on which they were
-# chosen: `python -m benchmarks.card_estimate`.
-CONVOLUTION_SHARE = 2.0
-# Of what else kernels ask for, and of ties that a driver decides otherwise, as a share of the reserved bytes.
-RESERVED_SHARE = 0.08
-WORKSPACES_SOURCE = "PyTorch (CublasHandlePool.cpp), GPUMemNet"
-# It tries up to ten algorithms (pytorch/pytorch#77002), and leaves out only those that ask for more than is
-# free (pytorch/pytorch#49207): there is no size to give.
+# Of what else kernels ask for, and of ties that a driver decides otherwise, as a share of the reserved bytes,
+# chosen on GPUMemNet's runs: `python -m benchmarks.card_estimate`.
+RESERVED_SHARE = 0.05
+WORKSPACES_SOURCE = "PyTorch (CublasHandlePool.cpp, Conv_v8.cpp), cuDNN 9.24.0 and 9.10.2, GPUMemNet"
 BENCHMARK_NOTE = (
-    "torch.backends.cudnn.benchmark is on: while cuDNN tries algorithms it takes as much of the free memory "
-    "as they ask for, which this range does not count"
+    "torch.backends.cudnn.benchmark is on: the upper end has room for nearly all that cuDNN 9 proposes to "
+    "try; older versions took more"
 )
 NCCL_NAME = "NCCL"
 # A connection of a channel has a buffer of 10 MiB for each direction (NVIDIA/nccl#1685), and
@@ -103,6 +98,7 @@ def list_outside(
     context_bytes: int | None = None,
     gpu: GpuKind | None = None,
     made_bytes: int = 0,
+    growth: Growth | None = None,
 ) -> tuple[OutsidePart, ...]:
     """Return what a process takes of its card besides its tensors.
 
@@ -111,24 +107,38 @@ def list_outside(
         context_bytes: Measured size of the context; None for a range.
         gpu: The kind of GPU, if it is known.
         made_bytes: What a step makes and is live at the peak, which graphs may hold twice.
+        growth: What workspaces of convolutions add to the reserved bytes; None where no trace says that.
     """
-    usual, on_hopper = BLAS_BYTES
-    most = on_hopper + round(CONVOLUTION_SHARE * use.convolution_bytes)
-    most += round(RESERVED_SHARE * reserved_bytes)
-    workspaces = OutsidePart(
-        name=WORKSPACES_NAME,
-        least_bytes=0,
-        likely_bytes=on_hopper if gpu is not None and gpu.capability == HOPPER else usual,
-        most_bytes=most,
-        source=WORKSPACES_SOURCE,
-        note=BENCHMARK_NOTE if use.has_benchmark else None,
-    )
-    parts = [size_context(context_bytes, gpu), workspaces]
+    parts = [size_context(context_bytes, gpu), size_workspaces(use, reserved_bytes, gpu, growth)]
     if use.groups:
         parts.append(size_communicators(use.groups))
     if use.has_graphs:
         parts.append(size_graphs(made_bytes))
     return tuple(parts)
+
+
+def size_workspaces(
+    use: OutsideUse, reserved_bytes: int, gpu: GpuKind | None = None, growth: Growth | None = None
+) -> OutsidePart:
+    """Return the range of what cuBLAS and cuDNN work in.
+
+    At most the largest workspace of cuDNN finds no room in PyTorch's cache, on top of what all of them add.
+    """
+    usual, on_hopper = BLAS_BYTES
+    largest = size_largest(use, gpu)
+    likely = largest.likely_bytes if growth is None else growth.likely_bytes
+    added = largest.most_bytes if growth is None else growth.likely_bytes
+    tried = added + largest.most_tried_bytes if growth is None else growth.tried_bytes
+    return OutsidePart(
+        name=WORKSPACES_NAME,
+        least_bytes=0,
+        likely_bytes=likely + (on_hopper if gpu is not None and gpu.capability == HOPPER else usual),
+        most_bytes=on_hopper
+        + max(added + largest.most_bytes, tried)
+        + round(RESERVED_SHARE * reserved_bytes),
+        source=WORKSPACES_SOURCE,
+        note=BENCHMARK_NOTE if largest.most_tried_bytes else None,
+    )
 
 
 def size_communicators(groups: Sequence[GroupUse]) -> OutsidePart:

@@ -7,7 +7,7 @@ import pytest
 
 from vramscope.engine.errors import RuntimeFolderError
 from vramscope.engine.jobs.job_peaks import read_peaks, summary_folder
-from vramscope.engine.model.outside import GroupUse, OutsideUse
+from vramscope.engine.model.outside import FILTER, FORWARD, Convolution, GroupUse, OutsideUse
 from vramscope.engine.probe.backends import Reading
 from vramscope.engine.probe.peak_file import PeakFile
 from vramscope.engine.units import GIB, MIB
@@ -66,7 +66,22 @@ def test_what_takes_more_of_a_card_than_tensors_is_kept_for_a_simulated_job(tmp_
     peaks = PeakFile(str(tmp_path))
     peaks.note(Reading(allocated_bytes=GIB, reserved_bytes=GIB))
     group = {"ranks": 2, "is_collective": True, "peers": 0}
-    peaks.write(HELLO, {"convolution_bytes": 5, "groups": [group], "has_graphs": True})
+    sizes = [1, 2, 8, 8], [4, 2, 3, 3], [1, 4, 8, 8]
+    convolution = [*sizes, 1, False, "float16", True, False, True]
+    peaks.write(HELLO, {"convolutions": [[convolution, 5]], "groups": [group], "has_graphs": True})
     (found,) = read_peaks(tmp_path)
     known = GroupUse(ranks=2, is_collective=True, peers=0)
-    assert found.uses == OutsideUse(convolution_bytes=5, groups=(known,), has_graphs=True)
+    noted = Convolution(
+        taken=(1, 2, 8, 8),
+        weight=(4, 2, 3, 3),
+        made=(1, 4, 8, 8),
+        groups=1,
+        is_transposed=False,
+        dtype="float16",
+        is_channels_last=True,
+        has_benchmark=False,
+        allows_tf32=True,
+    )
+    assert found.uses == OutsideUse(
+        convolutions=((noted, FORWARD | FILTER),), groups=(known,), has_graphs=True
+    )

@@ -64,23 +64,43 @@ def test_what_takes_more_of_a_real_card_than_tensors_is_noted(tmp_path: Path) ->
         import json, torch
         from torch.nn.functional import conv2d
         conv2d(torch.ones(1, 2, 99, 99), torch.ones(4, 2, 1, 1))  # not on the card
-        for size in (8, 4):
-            conv2d(torch.ones(1, 2, size, size, device="cuda"), torch.ones(4, 2, 1, 1, device="cuda"))
+        images = torch.ones(1, 2, 8, 8, device="cuda", requires_grad=True)
+        weight = torch.ones(4, 2, 1, 1, device="cuda", requires_grad=True)
+        for _ in range(2):
+            conv2d(images, weight).sum().backward()
+        conv2d(images.detach(), weight).sum().backward()
         torch.compile(lambda: None, mode="reduce-overhead")
-        before = torch.cuda._vramscope_simulated["describe_uses"]()["has_benchmark"]
         torch.backends.cudnn.benchmark = True
-        conv2d(torch.ones(1, 2, 4, 4, device="cuda"), torch.ones(4, 2, 1, 1, device="cuda"))
-        torch.backends.cudnn.benchmark = False
-        assert not before
+        torch.backends.cudnn.allow_tf32 = False
+        last = torch.ones(1, 2, 4, 4, device="cuda").to(memory_format=torch.channels_last)
+        conv2d(last, weight)
+        torch.backends.cudnn.enabled = False
+        conv2d(torch.ones(1, 2, 5, 5, device="cuda"), weight)
         print(json.dumps(torch.cuda._vramscope_simulated["describe_uses"]()))
         """,
     )
+    # Input, weight, output, groups, transposed, type, channels last, benchmark mode, TF32.
+    first = [[1, 2, 8, 8], [4, 2, 1, 1], [1, 4, 8, 8], 1, False, "float32", False, False, True]
+    second = [[1, 2, 4, 4], [4, 2, 1, 1], [1, 4, 4, 4], 1, False, "float32", True, True, False]
     assert found == {
-        "convolution_bytes": (2 + 4) * 8 * 8 * 4,
-        "has_benchmark": True,
+        "convolutions": [[first, 1 + 2 + 4], [second, 1]],
         "groups": [],
         "has_graphs": True,
     }
+
+
+def test_of_many_convolutions_the_largest_are_remembered(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        weight = torch.ones(1, 1, 1, device="cuda")
+        for size in (9000, *range(1, 4200)):
+            torch.nn.functional.conv1d(torch.ones(1, 1, size, device="cuda"), weight)
+        print(json.dumps(torch.cuda._vramscope_simulated["describe_uses"]()["convolutions"]))
+        """,
+    )
+    assert [convolution[0][2] for convolution, _ in found] == [9000, *range(4199, 4168, -1)]
 
 
 MIXING = """
