@@ -76,7 +76,10 @@ def size_workspace(convolution: Convolution, computed: int, gpu: GpuKind | None 
     likely = 0
     if not _is_read_as_it_is(convolution, gpu):
         likely = copies + min(FILTER_PARTS * result, split)
-    channels = convolution.taken[1] // convolution.groups
+        if convolution.is_channels_last and computed != FILTER:
+            # Rounded copies of what is multiplied; the result is written where it belongs.
+            likely -= result
+    channels = max(1, convolution.taken[1] // convolution.groups)
     padded = round(copies * max(1.0, UNIT_BYTES / size / channels))
     parts = min(max(MOST_TRIED_PARTS * result, copies), MOST_PARTS_BYTES)
     return Workspace(
