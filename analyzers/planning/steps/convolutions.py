@@ -1,10 +1,10 @@
 """What cuDNN takes as workspace for a convolution, and what that adds to the memory that PyTorch reserves.
 
 cuDNN itself gives the sizes: since 9.8 it plans for a GPU that is only described to it. Versions 9.24.0 and
-9.10.2 were asked for the 1,201 convolutions of 101 timm models, in float32 and half precision and in both
-layouts, on seven kinds of GPU from the T4 to the RTX 5090. docs/estimate-factory.md has what they answered.
-PyTorch 2.13 (Conv_v8.cpp) takes the first proposal that runs; in benchmark mode it takes room for the largest
-that fits, tries them all, empties its cache, and keeps the fastest.
+9.10.2 were asked for 1,201 passes of the convolutions of 30 timm models, in float32 and half precision and in
+both layouts, on up to seven kinds of GPU. docs/estimate-factory.md has what they answered. PyTorch
+(Conv_v8.cpp) takes the first proposal that runs; in benchmark mode it takes room for the largest that fits,
+tries them all, empties its cache, and keeps the fastest.
 """
 
 from collections import defaultdict

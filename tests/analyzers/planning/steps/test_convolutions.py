@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.planning.steps import GpuKind
 from vramscope.analyzers.planning.steps.convolutions import size_largest, size_workspace
+from vramscope.analyzers.planning.steps.outside import size_workspaces
 from vramscope.engine.model.outside import DATA, FILTER, FORWARD, Convolution, OutsideUse
 from vramscope.engine.units import MIB
 
@@ -154,6 +155,21 @@ def test_only_benchmark_mode_tries() -> None:
     assert plain.most_tried_bytes == plain.likely_tried_bytes == 0
     assert tried.most_tried_bytes > tried.likely_tried_bytes > tried.likely_bytes == plain.likely_bytes
     assert tried.most_bytes == plain.most_bytes
+
+
+def test_without_a_trace_the_largest_workspace_counts_twice() -> None:
+    plain, tried = (
+        OutsideUse(convolutions=((make_convolution(has_benchmark=it), FORWARD),)) for it in (False, True)
+    )
+    reserved = 1000 * MIB
+    largest = size_largest(tried)
+    part = size_workspaces(plain, reserved)
+    assert (part.least_bytes, part.likely_bytes) == (0, 17 * MIB + largest.likely_bytes)
+    assert part.most_bytes == 64 * MIB + 2 * largest.most_bytes + 50 * MIB
+    assert part.note is None
+    raised = size_workspaces(tried, reserved)
+    assert raised.most_bytes == 64 * MIB + largest.most_bytes + largest.most_tried_bytes + 50 * MIB
+    assert "benchmark is on" in (raised.note or "")
 
 
 SIZES = st.integers(1, 600)
