@@ -181,6 +181,8 @@ def list_assumed(request: Request, graph: GPTModelGraph) -> Iterator[str]:
     yield f"{count(1, 'rank')} in each stage"
     # How many micro-batches a global batch has depends on data ranks, which are not planned here.
     flags: dict[str, object] = {**request.described, "global-batch-size": None, "bf16": True}
+    # Not among the layers of a plan: named as not counted.
+    flags["mtp-num-layers"] = None
     flags |= {flag: True for name, flag in _SAYS.items() if flag is not None and name in request.given}
     has_training = all(layer.activation_bytes is not None for layer in graph.layers)
     has_sizes = graph.has_dropout is not None

@@ -63,6 +63,9 @@ def list_setup_assumptions(setup: TrainingSetup, flags: Flags) -> Iterator[str]:
     # A model that is known by its name, or from a table of its sizes, has a vocabulary.
     if flags.has("hidden-size") and not (flags.has("vocab-size") or flags.has("padded-vocab-size")):
         yield _describe_vocabulary(flags)
+    if flags.is_on(PLAIN_TRAINING) and (predicting := flags.find_count("mtp-num-layers", 0)):
+        # A checkpoint has them, and a training may leave them out (that of transformers does).
+        yield f"training also {count(predicting, 'layer')} for tokens beyond the next"
     if flags.is_on(PLAIN_TRAINING):
         # A given precision is a flag of ours, whatever it is.
         words = ["in bf16"] if setup.numbers.weight_bytes == 2 and not flags.has(PURE) else []

@@ -220,3 +220,13 @@ def test_the_states_of_a_parameter_are_printed(words: tuple[str, ...], sizes: st
 def test_a_degree_that_would_change_nothing_is_refused(words: tuple[str, ...], said: str) -> None:
     outcome = call("estimate", "--model", "llama3-8b", *words)
     assert (outcome.code, said in outcome.stderr) == (2, True)
+
+
+def test_layers_that_predict_further_tokens_are_named_as_trained_or_as_not_counted(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIG, "num_nextn_predict_layers": 1}))
+    words = "training also 1 layer for tokens beyond the next"
+    assert words in json.loads(call("estimate", "--model", str(path), "--json").stdout)["run"]["assumptions"]
+    plan = json.loads(call("plan", "--model", str(path), "--stages", "2", "--json").stdout)
+    assert words not in plan["assumed"]
+    assert "mtp-num-layers" in {each["flag"] for each in plan["not_counted"]}
