@@ -192,6 +192,14 @@ def read_run(arguments: Namespace) -> TrainingRun:
     )
     if arguments.pieces is not None and arguments.pieces > 1 and run.layout.pipeline == 1:
         raise SettingError(Setting("--pieces"), f" {arguments.pieces} needs ", Setting("--pp"), " above 1")
+    if arguments.recompute_layers is not None and run.setup.recompute != "full":
+        raise SettingError(
+            Setting("--recompute-layers"),
+            " needs ",
+            Setting("--recompute"),
+            " full or block, not ",
+            run.setup.recompute,
+        )
     if arguments.etp is not None and run.shape.experts is None:
         raise SettingError(Setting("--etp"), f" is {arguments.etp}, but the model has no experts")
     has_ranks = any(it is not None for it in (arguments.world_size, arguments.dp, described.data))

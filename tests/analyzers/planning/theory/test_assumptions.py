@@ -214,6 +214,7 @@ def test_the_states_of_a_parameter_are_printed(words: tuple[str, ...], sizes: st
     ("words", "said"),
     [
         (("--pieces", "2"), "--pieces 2 needs --pp above 1"),
+        (("--recompute-layers", "2"), "--recompute-layers needs --recompute full or block, not none"),
         (("--etp", "2"), "--etp is 2, but the model has no experts"),
     ],
 )
