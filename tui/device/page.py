@@ -218,7 +218,8 @@ class _Sections:
         if device.state in ("lost", "unsupported") and device.reason:
             reason = f"{device.reason[:1].upper()}{device.reason[1:]}"
             return [[Span(f" {text}", "medium")] for text in wrap_words(reason, self._width - 2)]
-        if self._view.ranks or self._view.servers or self._view.device.kind == "trace":
+        is_known = device.kind == "trace" or device.allocator is not None
+        if is_known or self._view.ranks or self._view.servers:
             return []
         words = NO_PROBE_BUT_KEY if self._content.remedy == "key" else NO_PROBE
         return [[Span(f" {text}", "muted")] for text in fields.wrap_words(words, self._width - 2)]

@@ -114,7 +114,8 @@ def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs, rank: RankSampl
         floor = floor if rank.floor_min_bytes is None else rank.floor_min_bytes
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)
     yield _name_value("capacity for tensors", _size(capacity, glyphs))
-    yield _name_value("floor at step ends", _size(floor, glyphs))
+    is_sampled = found.watched_steps is None and found.watched_s is not None
+    yield _name_value("floor" if is_sampled else "floor at step ends", _size(floor, glyphs))
     yield _name_value("peak", _size(peak, glyphs))
     yield _name_value("headroom at peak", _size(headroom, glyphs))
     yield _name_value("growth", _describe_growth(found, glyphs))

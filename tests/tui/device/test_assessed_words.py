@@ -12,7 +12,7 @@ from tests.tui.looks import shown_text
 from vramscope.analyzers.finding_words import describe_leak
 from vramscope.analyzers.findings.evidence import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
 from vramscope.analyzers.verdict import find_headroom
-from vramscope.engine.model import Evidence, Finding, ModelStateReading
+from vramscope.engine.model import Assessment, Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.device.page import draw_model
@@ -141,6 +141,15 @@ def test_the_page_of_a_device_gives_the_figures_behind_the_risk() -> None:
         "P(OOM) within 200 steps 97 %",
     ):
         assert words in text
+
+
+def test_the_floor_of_samples_without_steps_is_not_said_to_be_of_step_ends() -> None:
+    found = Assessment(
+        "n", None, "GPU-0", 1.0, "low", "steady below the limit", floor_bytes=70 * GIB, watched_s=90.0
+    )
+    text = " ".join(" ".join(line_text(line).split()) for line in draw_forecast(found, 1.0, 120, UNICODE))
+    assert "floor 70.0 GiB" in text
+    assert "step" not in text.replace("steady", "")
 
 
 def test_floor_and_headroom_on_the_page_are_those_of_the_last_step() -> None:

@@ -1,6 +1,7 @@
 """What the screen of one device tells, what it asks for, and what it repaints."""
 
 import asyncio
+from typing import Literal
 
 import msgspec
 import pytest
@@ -210,17 +211,19 @@ async def test_a_recorded_rank_asks_nobody_to_start_it_anew() -> None:
         (AllocatorReading(15 * GIB), "alloc 15.0"),
     ],
 )
+@pytest.mark.parametrize("kind", ["trace", "gpu"])
 async def test_a_recorded_allocator_is_told_as_far_as_it_goes(
-    allocator: AllocatorReading, words: str
+    kind: Literal["trace", "gpu"], allocator: AllocatorReading, words: str
 ) -> None:
     reading = MemoryReading(total_bytes=24 * GIB, used_bytes=20 * GIB)
-    device = DeviceSample("rank-0", 0, None, kind="trace", memory=reading, allocator=allocator)
+    device = DeviceSample("rank-0", 0, None, kind=kind, memory=reading, allocator=allocator)
     sample = Sample("trace1", 1, 1.0, 1.0, (device,), clock="trace")
     app = make_app(FakeFeed(Snapshot("live", sample=sample)))
     async with app.run_test(size=(100, 24)) as pilot:
         await pilot.press("2")
         await pilot.pause()
         assert words in shown_text(app)
+        assert "No allocator data" not in shown_text(app)
 
 
 SIZES = ((1, 1), (300, 2), (3, 80), (20, 5), (40, 10), (60, 18), (80, 24), (300, 80))
