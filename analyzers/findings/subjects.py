@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...engine.model import AllocatorReading, DeviceSample, RankSample, Sample
+from ...engine.model import AllocatorReading, DeviceSample, Finding, RankSample, Sample
 from ...engine.units import format_bytes
 
 # Node, UUID of the device, and process id and start time where it is a process.
@@ -140,6 +140,15 @@ def _find_subjects(sample: Sample) -> Iterator[Subject]:
 def name_device(device: DeviceSample) -> str:
     """Name a device in a sentence: `GPU 3`, `MIG 0:1`, `rank 3` or `CPU`."""
     return "CPU" if device.kind == "cpu" else f"{_noun(device)} {device.label}"
+
+
+def name_found_device(finding: Finding, sample: Sample | None) -> str | None:
+    """Name the device of a finding as its title does; None for a finding on the node as a whole."""
+    if finding.device is None:
+        return None
+    devices = () if sample is None else sample.devices
+    found = next((device for device in devices if device.uuid == finding.device_uuid), None)
+    return f"GPU {finding.device}" if found is None else name_device(found)
 
 
 def drop_name(sentence: str, name: str) -> str:

@@ -13,9 +13,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ...analyzers.finding_words import name_kind
-from ...analyzers.findings.subjects import name_device
+from ...analyzers.findings.subjects import name_found_device
 from ...engine.alerts.state import AlertState, Mute
-from ...engine.model import SEVERITIES, DeviceSample, Finding, RankSample
+from ...engine.model import SEVERITIES, Finding, RankSample, Sample
 from ...engine.units import format_age
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.spans import Line, Role, Span, fit_line
@@ -74,8 +74,7 @@ def collect_rows(snapshot: Snapshot) -> list[AlertRow]:
     sample = snapshot.sample
     alerts = snapshot.alerts
     ranks = {rank.pid: rank for rank in sample.ranks} if sample else {}
-    devices = {device.uuid: device for device in sample.devices} if sample else {}
-    return [_make_row(finding, alerts, devices, ranks) for finding in snapshot.findings]
+    return [_make_row(finding, alerts, sample, ranks) for finding in snapshot.findings]
 
 
 def filter_rows(rows: Sequence[AlertRow], text: str) -> list[AlertRow]:
@@ -102,7 +101,7 @@ def count_stages(rows: Sequence[AlertRow]) -> dict[Stage, int]:
 
 
 def _make_row(
-    finding: Finding, alerts: AlertState, devices: dict[str, DeviceSample], ranks: dict[int, RankSample]
+    finding: Finding, alerts: AlertState, sample: Sample | None, ranks: dict[int, RankSample]
 ) -> AlertRow:
     mute = alerts.mute_of(finding)
     stage: Stage = "open"
@@ -112,15 +111,14 @@ def _make_row(
         stage = "muted"
     elif alerts.is_acknowledged(finding):
         stage = "acknowledged"
-    return AlertRow(finding, stage, name_kind(finding.kind), _place(finding, devices, ranks), mute)
+    return AlertRow(finding, stage, name_kind(finding.kind), _place(finding, sample, ranks), mute)
 
 
-def _place(finding: Finding, devices: dict[str, DeviceSample], ranks: dict[int, RankSample]) -> str:
+def _place(finding: Finding, sample: Sample | None, ranks: dict[int, RankSample]) -> str:
     """Return the device and, where a finding is about one process that reports, its rank."""
-    if finding.device is None:
+    place = name_found_device(finding, sample)
+    if place is None:
         return finding.node
-    device = devices.get(finding.device_uuid or "")
-    place = f"GPU {finding.device}" if device is None else name_device(device)
     pid = next((found.value for found in finding.evidence if found.name in PROCESS_NAMES), None)
     rank = ranks.get(pid) if isinstance(pid, int) else None
     known = None if rank is None or rank.coordinates is None else rank.coordinates.rank

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.findings.subjects import name_found_device
 from ...engine.alerts.state import AlertState, Crossing, CrossingLog, is_wanted
-from ...engine.model import SEVERITIES, Finding, Severity
+from ...engine.model import SEVERITIES, Finding, Sample, Severity
 from ...engine.settings import AlertSettings
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
@@ -63,7 +64,7 @@ class AlertNotices:
         is_grave = any(
             _rank(crossing.finding.severity) >= _rank(self._settings.bell_level) for crossing in news
         )
-        notices = self._word(news, size, snapshot.sample.clock) if self._settings.toast else ()
+        notices = self._word(news, size, snapshot.sample) if self._settings.toast else ()
         return News(notices, self._settings.bell and is_grave)
 
     def _sum_up(self, crossings: Sequence[Crossing], alerts: AlertState, size: Size) -> News:
@@ -80,19 +81,18 @@ class AlertNotices:
             return News()
         return News((self._count(open_ones, "open", size),))
 
-    def _word(self, news: Sequence[Crossing], size: Size, clock: str) -> tuple[Notice, ...]:
+    def _word(self, news: Sequence[Crossing], size: Size, sample: Sample) -> tuple[Notice, ...]:
         if len(news) > MOST_NOTICES:
             return (self._count([crossing.finding for crossing in news], "new", size),)
-        return tuple(self._describe(crossing, size, clock) for crossing in news)
+        return tuple(self._describe(crossing, size, sample) for crossing in news)
 
-    def _describe(self, crossing: Crossing, size: Size, clock: str) -> Notice:
+    def _describe(self, crossing: Crossing, size: Size, sample: Sample) -> Notice:
         finding = crossing.finding
         word = f"now {finding.severity}" if crossing.event == "raised" else finding.severity
         mark = self._glyphs.risk(finding.severity)
         if not _is_roomy(size):
-            noun = "rank" if clock == "trace" else "GPU"
-            where = f" {noun} {finding.device}" if finding.device is not None else ""
-            return _make_notice(f"{mark} {name_kind(finding.kind)}{where}, {word}", finding.severity)
+            what = " ".join(filter(None, (name_kind(finding.kind), name_found_device(finding, sample))))
+            return _make_notice(f"{mark} {what}, {word}", finding.severity)
         return _make_notice(f"{mark} {word}: {finding.title}  (3 shows it)", finding.severity)
 
     def _count(self, findings: Sequence[Finding], word: str, size: Size) -> Notice:

@@ -10,6 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ...analyzers.finding_words import name_kind
+from ...analyzers.findings.subjects import name_found_device
 from ...analyzers.serving_places import list_elsewhere
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.clock import Clock
@@ -86,7 +87,7 @@ class AlertLine(OneLine):
     def show(
         self,
         findings: Sequence[Finding],
-        clock: str,
+        sample: Sample | None,
         notes: Sequence[str] = (),
         state: AlertState = AlertState(),  # noqa: B008 - frozen
     ) -> None:
@@ -96,7 +97,7 @@ class AlertLine(OneLine):
         """
         unmuted = [finding for finding in findings if state.mute_of(finding) is None]
         groups = [
-            _describe(finding, clock, self.glyphs, is_acknowledged=state.is_acknowledged(finding))
+            _describe(finding, sample, self.glyphs, is_acknowledged=state.is_acknowledged(finding))
             for finding in unmuted
         ]
         muted = count_muted(findings, state)
@@ -120,12 +121,13 @@ class AlertLine(OneLine):
         self.set_pieces([*self._alerts, heading, *left] if left else self._alerts, right)
 
 
-def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: bool) -> list[Piece]:
+def _describe(
+    finding: Finding, sample: Sample | None, glyphs: Glyphs, *, is_acknowledged: bool
+) -> list[Piece]:
+    clock = "wall" if sample is None else sample.clock
     time = format_time(finding.opened_s, clock)
     mark = glyphs.risk(finding.severity)
-    noun = "rank" if clock == "trace" else "GPU"
-    where = f" {noun} {finding.device}" if finding.device is not None else ""
-    what = f"{name_kind(finding.kind)}{where}"
+    what = " ".join(filter(None, (name_kind(finding.kind), name_found_device(finding, sample))))
     if finding.closed_s is not None:
         closed = format_time(finding.closed_s, clock)
         return [Piece(f"{time} {mark} {what}, closed {closed}", "muted")]
@@ -408,8 +410,7 @@ class LiveScreen(NodeScreen):
         """Show the alerts, and with them the notes where they have no line of their own."""
         sample = self.snapshot.sample
         notes = sample.notes if sample and sample.devices and not self._notes.display else ()
-        clock = sample.clock if sample else "wall"
-        self._alerts.show(self.snapshot.findings, clock, notes, self.snapshot.alerts)
+        self._alerts.show(self.snapshot.findings, sample, notes, self.snapshot.alerts)
 
     def _arrange(self, width: int, height: int) -> None:
         """Show the parts that fit; nothing is touched when they are those shown."""

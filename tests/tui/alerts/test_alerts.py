@@ -289,6 +289,7 @@ async def test_findings_of_a_recording_name_its_ranks_or_gpus_and_seconds(
     sample = msgspec.structs.replace(make_sample((device,), 1), time_s=20.0, clock="trace")
     app = make_app(FakeFeed(make_snapshot(sample=sample, findings=(finding,))))
     async with app.run_test(size=(80, 24)) as pilot:
+        assert f"leak {name}, " in app.live.query_one(AlertLine).text
         await pilot.press("3", "enter")
         await pilot.pause()
         assert f"leak · {name} · node03" in shown_text(app)
