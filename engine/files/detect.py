@@ -24,7 +24,7 @@ from .galvatron import OVERLAP_FILE
 from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
 from .module_memory import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file
-from .run_config import read_run_config
+from .run_config import ConfigKind, read_run_config
 from .series.format import FORMATS, recognize_series
 from .serving_log import recognize_serving_log
 from .sweep.folders import find_folders
@@ -106,11 +106,12 @@ _OURS: Mapping[str, FileKind] = {
     "doctor": FileKind("what `vramscope doctor --json` printed"),
     "advice": FileKind("what `vramscope advise --json` printed"),
 }
-_MODELS: Mapping[str, FileKind] = {
+_MODELS: Mapping[ConfigKind, FileKind] = {
     "hugging_face": FileKind("a model's configuration (Hugging Face)", ("plan --model", "estimate --model")),
     "galvatron": FileKind("a model's configuration (Galvatron)", ("plan --model", "estimate --model")),
-    "megatron": FileKind("the arguments of Megatron-LM", ("estimate --model",)),
-    "torchtitan": FileKind("a configuration of torchtitan", ("estimate --model",)),
+    "megatron": FileKind("the arguments of Megatron-LM", ("plan --model", "estimate --model")),
+    "nemo": FileKind("a configuration of NeMo", ("plan --model", "estimate --model")),
+    "torchtitan": FileKind("a configuration of torchtitan", ("plan --model", "estimate --model")),
 }
 _SERVING = FileKind("the start-up log of a server", ("inspect",))
 _DEVICE_PROFILE = FileKind("a device memory profile of JAX", ("inspect",))

@@ -130,6 +130,13 @@ def write_samples(folder: Path) -> dict[str, Path]:
         "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 4\nnum_attention_heads: 8\nvocab_size: 99\n",
         ".yaml",
     )
+    put("megatron arguments", "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 8\n", ".yaml")
+    put(
+        "nemo",
+        "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  encoder_seq_length: 128\n",
+        ".yaml",
+    )
+    put("torchtitan", '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 128\n', ".toml")
     write_original(folder / "sweep")
     made["folder of a sweep"] = folder / "sweep"
     made["folder of logs"] = next((folder / "sweep").rglob("successful_configs.log")).parent
