@@ -34,6 +34,18 @@ HUGGING_FACE = {
     "vocab_size": 1000,
     "max_position_embeddings": 1024,
 }
+CONFIGURATIONS = {
+    "galvatron": (
+        ".yaml",
+        "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 4\nnum_attention_heads: 8\nvocab_size: 99\n",
+    ),
+    "megatron arguments": (".yaml", "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 8\n"),
+    "nemo": (
+        ".yaml",
+        "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  encoder_seq_length: 128\n",
+    ),
+    "torchtitan": (".toml", '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 128\n'),
+}
 CASES = "case,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,world_size,bf16"
 _UNREAD = ("plan", "joint-plan", "difference", "estimate", "seqlen", "sweep", "heatmap", "doctor", "newer")
 
@@ -125,18 +137,8 @@ def write_samples(folder: Path) -> dict[str, Path]:
         made[name] = folder / "hardware" / f"{name}.json"
         made[name].write_text(json.dumps(content))
     made["folder of hardware profiles"] = folder / "hardware"
-    put(
-        "galvatron",
-        "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 4\nnum_attention_heads: 8\nvocab_size: 99\n",
-        ".yaml",
-    )
-    put("megatron arguments", "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 8\n", ".yaml")
-    put(
-        "nemo",
-        "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  encoder_seq_length: 128\n",
-        ".yaml",
-    )
-    put("torchtitan", '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 128\n', ".toml")
+    for name, (suffix, text) in CONFIGURATIONS.items():
+        put(name, text, suffix)
     write_original(folder / "sweep")
     made["folder of a sweep"] = folder / "sweep"
     made["folder of logs"] = next((folder / "sweep").rglob("successful_configs.log")).parent
