@@ -135,7 +135,7 @@ class Planner:
             (102, INT64, [1] * len(strides)),
             *places,
         )
-        shapes = convolution.weight, convolution.taken, convolution.made
+        shapes = convolution.weight_shape, convolution.input_shape, convolution.output_shape
         tensors = [
             self._make(
                 TENSOR,
@@ -186,7 +186,7 @@ class Planner:
 
 
 def _spatial(convolution: Convolution) -> tuple[Sequence[int], ...]:
-    return convolution.taken[2:], convolution.weight[2:], convolution.made[2:]
+    return convolution.input_shape[2:], convolution.weight_shape[2:], convolution.output_shape[2:]
 
 
 def _infer_step(taken: int, window: int, made: int) -> tuple[int, int]:
@@ -250,9 +250,9 @@ def main() -> None:
             for is_last in (False, True):
                 asked = {
                     Convolution(
-                        taken=it.taken,
-                        weight=it.weight,
-                        made=it.made,
+                        input_shape=it.input_shape,
+                        weight_shape=it.weight_shape,
+                        output_shape=it.output_shape,
                         groups=it.groups,
                         is_transposed=it.is_transposed,
                         dtype=dtype,

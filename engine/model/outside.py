@@ -19,11 +19,9 @@ class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
 class Convolution(msgspec.Struct, frozen=True, array_like=True):
     """A convolution that cuDNN would compute on the card."""
 
-    taken: tuple[int, ...]
-    """Shape of its input."""
-    weight: tuple[int, ...]
-    made: tuple[int, ...]
-    """Shape of its output."""
+    input_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
     groups: int
     is_transposed: bool
     dtype: str

@@ -57,7 +57,7 @@ class Growth(NamedTuple):
     """With the most that benchmark mode tries."""
 
 
-def size_workspace(convolution: Convolution, computed: int, gpu: GpuKind | None = None) -> Workspace:
+def size_workspace(convolution: Convolution, which: int, gpu: GpuKind | None = None) -> Workspace:
     """Return the workspace of a pass: `FORWARD`, `DATA` or `FILTER`.
 
     Args:
@@ -66,20 +66,22 @@ def size_workspace(convolution: Convolution, computed: int, gpu: GpuKind | None 
     size = ELEMENT_BYTES.get(convolution.dtype, 0)
     if not size or _is_native(convolution):
         return Workspace()
-    taken, weight, made = (prod(shape) for shape in (convolution.taken, convolution.weight, convolution.made))
-    copies = (taken + weight + made) * size
-    result = {FORWARD: made, DATA: taken, FILTER: weight}[computed] * max(size, RESULT_BYTES)
-    split = round(MOST_FILTER_SHARE * (taken + made) * size) if computed == FILTER else 0
+    read, weight, written = (
+        prod(shape) for shape in (convolution.input_shape, convolution.weight_shape, convolution.output_shape)
+    )
+    copies = (read + weight + written) * size
+    result = {FORWARD: written, DATA: read, FILTER: weight}[which] * max(size, RESULT_BYTES)
+    split = round(MOST_FILTER_SHARE * (read + written) * size) if which == FILTER else 0
     most = copies + max(result, split)
     if not _has_tensor_cores(convolution, gpu):
         return Workspace(0, most, most, most)
     likely = 0
     if not _is_read_as_it_is(convolution, gpu):
         likely = copies + min(FILTER_PARTS * result, split)
-        if convolution.is_channels_last and computed != FILTER:
+        if convolution.is_channels_last and which != FILTER:
             # Rounded copies of what is multiplied; the result is written where it belongs.
             likely -= result
-    channels = max(1, convolution.taken[1] // convolution.groups)
+    channels = max(1, convolution.input_shape[1] // convolution.groups)
     padded = round(copies * max(1.0, UNIT_BYTES / size / channels))
     parts = min(max(MOST_TRIED_PARTS * result, copies), MOST_PARTS_BYTES)
     return Workspace(
@@ -94,8 +96,8 @@ def size_largest(use: OutsideUse, gpu: GpuKind | None = None) -> Workspace:
     """Return the largest workspaces of all convolutions; nothing is tried outside of benchmark mode."""
     largest = Workspace()
     for convolution, passes in use.convolutions:
-        for computed in _split_passes(passes):
-            found = size_workspace(convolution, computed, gpu)
+        for which in _split_passes(passes):
+            found = size_workspace(convolution, which, gpu)
             if not convolution.has_benchmark:
                 found = found._replace(likely_tried_bytes=0, most_tried_bytes=0)
             largest = largest.enlarge(found)
@@ -129,26 +131,26 @@ def _list_scratches(
     tried = set()
     for place, number, passes in trace.computed:
         convolution = trace.convolutions[number]
-        for computed in _split_passes(passes):
-            found = size_workspace(convolution, computed, gpu)
+        for which in _split_passes(passes):
+            found = size_workspace(convolution, which, gpu)
             if not found.most_bytes:
                 continue
             tried_bytes = None
-            if convolution.has_benchmark and (number, computed) not in tried:
-                tried.add((number, computed))
+            if convolution.has_benchmark and (number, which) not in tried:
+                tried.add((number, which))
                 tried_bytes = found.most_tried_bytes if has_most_tried else found.likely_tried_bytes
             scratches[place].append(Scratch(found.likely_bytes, tried_bytes))
     return scratches
 
 
 def _split_passes(passes: int) -> Iterable[int]:
-    return (computed for computed in PASSES if passes & computed)
+    return (which for which in PASSES if passes & which)
 
 
 def _is_native(convolution: Convolution) -> bool:
     """Return whether PyTorch computes it with kernels of its own, which need no workspace."""
-    channels = convolution.taken[1]
-    is_depthwise = convolution.groups == channels > 1 and convolution.weight[0] % channels == 0
+    channels = convolution.input_shape[1]
+    is_depthwise = convolution.groups == channels > 1 and convolution.weight_shape[0] % channels == 0
     is_half = ELEMENT_BYTES[convolution.dtype] == ELEMENT_BYTES["float16"]
     return is_depthwise and not convolution.is_transposed and not convolution.is_channels_last and not is_half
 

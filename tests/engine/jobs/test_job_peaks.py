@@ -72,9 +72,9 @@ def test_what_takes_more_of_a_card_than_tensors_is_kept_for_a_simulated_job(tmp_
     (found,) = read_peaks(tmp_path)
     known = GroupUse(ranks=2, is_collective=True, peers=0)
     noted = Convolution(
-        taken=(1, 2, 8, 8),
-        weight=(4, 2, 3, 3),
-        made=(1, 4, 8, 8),
+        input_shape=(1, 2, 8, 8),
+        weight_shape=(4, 2, 3, 3),
+        output_shape=(1, 4, 8, 8),
         groups=1,
         is_transposed=False,
         dtype="float16",

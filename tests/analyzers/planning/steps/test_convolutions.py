@@ -20,9 +20,9 @@ RTX_4090 = GpuKind("RTX 4090", (8, 9), 128)
 
 def make_convolution(**changes: Any) -> Convolution:
     known: dict[str, Any] = {
-        "taken": (4, 64, 56, 56),
-        "weight": (128, 64, 3, 3),
-        "made": (4, 128, 28, 28),
+        "input_shape": (4, 64, 56, 56),
+        "weight_shape": (128, 64, 3, 3),
+        "output_shape": (4, 128, 28, 28),
         "groups": 1,
         "is_transposed": False,
         "dtype": "float32",
@@ -58,9 +58,9 @@ class Answer(NamedTuple):
         channels, height = self.taken
         made, size = self.weight
         return make_convolution(
-            taken=(32, channels, height, height),
-            weight=(made, channels // self.groups, size, size),
-            made=(32, made, self.height, self.height),
+            input_shape=(32, channels, height, height),
+            weight_shape=(made, channels // self.groups, size, size),
+            output_shape=(32, made, self.height, self.height),
             groups=self.groups,
             dtype=self.dtype,
             is_channels_last=self.is_channels_last,
@@ -134,11 +134,11 @@ def test_without_tensor_cores_nothing_is_copied() -> None:
         ({"is_transposed": True}, False),
         ({"is_channels_last": True}, False),
         ({"dtype": "bfloat16"}, False),
-        ({"groups": 32, "weight": (64, 2, 3, 3)}, False),
+        ({"groups": 32, "weight_shape": (64, 2, 3, 3)}, False),
     ],
 )
 def test_depthwise_kernels_of_pytorch_need_no_workspace(changes: dict[str, Any], is_native: bool) -> None:
-    sizes = {"groups": 64, "weight": (64, 1, 3, 3), "made": (4, 64, 56, 56)}
+    sizes = {"groups": 64, "weight_shape": (64, 1, 3, 3), "output_shape": (4, 64, 56, 56)}
     found = size_workspace(make_convolution(**{**sizes, **changes}), FORWARD)
     assert (found.most_bytes == 0) == is_native
 
@@ -205,9 +205,9 @@ def test_the_most_is_never_less_than_what_is_likely(
     images, channels, height, width = taken
     groups = channels if is_depthwise else 1
     convolution = make_convolution(
-        taken=taken,
-        weight=(made, channels // groups, *window),
-        made=(images, made, -(-height // stride), -(-width // stride)),
+        input_shape=taken,
+        weight_shape=(made, channels // groups, *window),
+        output_shape=(images, made, -(-height // stride), -(-width // stride)),
         groups=groups,
         **flags,
     )

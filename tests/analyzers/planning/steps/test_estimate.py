@@ -176,8 +176,8 @@ def test_what_cannot_be_compiled_is_traced_as_it_is_and_called_an_upper_bound() 
 def test_the_largest_convolution_is_found_with_its_input_and_output(factory: str) -> None:
     request = StepRequest(factory=f"trainings:{factory}", inputs=("2x8x64x64",), layers=None)
     largest, passes = trace_steps(request).result.uses.convolutions[0]
-    assert (largest.taken, largest.made) == ((2, 8, 64, 64), (2, 32, 64, 64))
-    assert largest.weight == (32, 8, 3, 3)
+    assert (largest.input_shape, largest.output_shape) == ((2, 8, 64, 64), (2, 32, 64, 64))
+    assert largest.weight_shape == (32, 8, 3, 3)
     assert passes & FORWARD
     assert passes & FILTER
 
