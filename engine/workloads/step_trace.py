@@ -100,7 +100,8 @@ class KindMarks:
             for parameter in module.parameters(recurse=False):
                 self._owners.setdefault(id(parameter), number)
                 self._mark(parameter, PARAMETER, number)
-            for buffer in module.buffers(recurse=False):
+            # Not `buffers`: Megatron-LM's DistributedDataParallel has a list of that name.
+            for _, buffer in module.named_buffers(recurse=False):
                 self._mark(buffer, BUFFER, number)
 
     def _note_gradient(self, parameter: Any) -> None:

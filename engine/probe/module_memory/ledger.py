@@ -175,7 +175,8 @@ class ModelScale:
 
 
 def list_model_storages(model: Module, pieces: Pieces) -> set[Foreign]:
-    tensors = [*model.parameters(), *model.buffers()]
+    # Not `buffers`: Megatron-LM's DistributedDataParallel has a list of that name.
+    tensors = [*model.parameters(), *(buffer for _, buffer in model.named_buffers())]
     return {extent.storage for tensor in tensors for extent in pieces.locate(tensor) or ()}
 
 

@@ -37,6 +37,7 @@ class Model(nn.Module):
         self.head = nn.Linear(64, 32, bias=False)
         self.head.weight = self.embedding.weight
         self.register_buffer("scale", torch.ones(64))
+        self.buffers = [1]  # as Megatron-LM's DistributedDataParallel has a list of this name
     def forward(self, x):
         x = self.embedding(x) * self.scale
         for block in self.blocks:
