@@ -1,4 +1,5 @@
-"""Operations that only CUDA has, or that keep less there: dropout a mask of bytes, attention no matrix.
+"""Operations that only CUDA has, or that keep less there: dropout a mask of bytes, attention no matrix, RMS
+norm no copies in fp32.
 
 The host computes its own values, which are those of a plain run; what counts is what the fused kernels of
 CUDA would have kept, in the types that only CUDA computes in.
@@ -6,7 +7,7 @@ CUDA would have kept, in the types that only CUDA computes in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Callable
 
@@ -34,6 +35,9 @@ class FusedKernels:
         # Asked for, it would warn that this build has no cuDNN; the steps of the host run either way.
         torch.backends.cudnn.is_acceptable = lambda tensor: False
         torch._C._nn.scaled_dot_product_attention = functional.scaled_dot_product_attention
+        # Before PyTorch 2.9 CUDA has no kernel for it either.
+        if hasattr(torch.ops.aten, "_fused_rms_norm"):
+            replace(torch, "rms_norm", self._make_norm)
 
     def charge(self, tensor: Any) -> None:
         """Count a tensor that was made uncharged."""
@@ -53,7 +57,7 @@ class FusedKernels:
         return dropout
 
     def _make_attention(self, original: Any) -> Any:
-        function = _make_function(self, original)
+        function = _make_attention(self, original)
 
         def scaled_dot_product_attention(
             query: Any,
@@ -72,6 +76,24 @@ class FusedKernels:
 
         return scaled_dot_product_attention
 
+    def _make_norm(self, original: Any) -> Any:
+        function = _make_norm(self, original)
+
+        def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+            # Its kernel has one type for input and weight, and the layout of most tensors (PyTorch,
+            # aten/src/ATen/native/layer_norm.cpp, rms_norm_symint).
+            is_composite = (
+                input.is_complex()
+                or (weight is not None and weight.dtype != input.dtype)
+                or self._registry.where_is(input) is None
+                or torch._C._functorch.is_functorch_wrapped_tensor(input)
+            )
+            if is_composite:
+                return original(input, normalized_shape, weight, eps)
+            return function.apply(input, weight, tuple(normalized_shape), eps)
+
+        return rms_norm
+
     def _is_fused(
         self, query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, options: Any
     ) -> bool:
@@ -84,40 +106,98 @@ class FusedKernels:
         return bool(choice == _MATH)
 
 
-def _make_function(kernels: FusedKernels, attend: Any) -> Any:
+class FusedFunction(torch.autograd.Function):
+    """The steps of the host in place of one kernel of CUDA; only what the kernel keeps is counted."""
+
+    @staticmethod
+    def start(
+        context: Any,
+        kernels: FusedKernels,
+        compute: Callable[..., Any],
+        tensors: Any,
+        statistics: Sequence[int],
+        *,
+        keeps_output: bool,
+    ) -> Any:
+        """Compute on the host; keep inputs and some numbers in fp32 on the card of the first.
+
+        Args:
+            context: Of autograd.
+            kernels: Charge the output.
+            compute: What the host computes of the tensors.
+            tensors: Inputs of the kernel.
+            statistics: Shape of the numbers.
+            keeps_output: Whether the kernel keeps its output, too.
+        """
+        context.count = len(tensors)
+        context.steps = HostSteps(
+            lambda *given: (compute(*given),), tensors, context.needs_input_grad[: len(tensors)]
+        )
+        (output,) = context.steps.hand_out()
+        kernels.charge(output)
+        place = kernels._registry.where_is(tensors[0])
+        with targeting(place if place is not None else state.device):
+            kept = torch.Tensor.new_empty(tensors[0], statistics, dtype=torch.float32)
+        context.save_for_backward(*tensors, *([output] if keeps_output else ()), kept)
+        return output
+
+    @staticmethod
+    def finish(context: Any, kernels: FusedKernels, gradient: Any) -> list[Any]:
+        """Compute the gradients on the host; they alone are counted."""
+        found: list[Any] = context.steps.go_back(context.saved_tensors[: context.count], (gradient,))
+        for it in found:
+            if it is not None:
+                kernels.charge(it)
+        return found
+
+
+def _make_attention(kernels: FusedKernels, attend: Any) -> Any:
     """Return the autograd function that keeps what a fused kernel keeps."""
 
-    class FusedAttention(torch.autograd.Function):
+    class FusedAttention(FusedFunction):
         """Attention whose matrix of weights costs nothing on the card."""
 
         @staticmethod
         def forward(context: Any, *inputs: Any) -> Any:
             """Compute on the host; keep inputs, output and the sums of the softmax."""
             tensors, (dropout_p, is_causal, options) = inputs[:4], inputs[4:]
-            context.steps = HostSteps(
-                lambda *given: (attend(*given, dropout_p, is_causal, **options),),
-                tensors,
-                context.needs_input_grad,
-            )
-            (output,) = context.steps.hand_out()
-            kernels.charge(output)
-            query = tensors[0]
-            place = kernels._registry.where_is(query)
-            with targeting(place if place is not None else state.device):
-                sums = torch.Tensor.new_empty(query, query.shape[:3], dtype=torch.float32)
-            context.save_for_backward(*tensors, output, sums)
-            return output
+
+            def compute(*given: Any) -> Any:
+                return attend(*given, dropout_p, is_causal, **options)
+
+            sums = inputs[0].shape[:3]
+            return FusedFunction.start(context, kernels, compute, tensors, sums, keeps_output=True)
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> Any:
-            """Compute the gradients on the host; they alone are counted."""
-            found = context.steps.go_back(context.saved_tensors[:4], (gradient,))
-            for it in found:
-                if it is not None:
-                    kernels.charge(it)
-            return (*found, None, None, None)
+            """Compute the gradients on the host."""
+            return (*FusedFunction.finish(context, kernels, gradient), None, None, None)
 
     return FusedAttention
+
+
+def _make_norm(kernels: FusedKernels, normalize: Any) -> Any:
+    """Return the autograd function that keeps what `aten::_fused_rms_norm` keeps."""
+
+    class FusedNorm(FusedFunction):
+        """RMS norm without copies of its input in fp32."""
+
+        @staticmethod
+        def forward(context: Any, tensor: Any, weight: Any, shape: Any, eps: Any) -> Any:
+            """Compute on the host; keep inputs and a float for each row."""
+            rows = (*tensor.shape[: tensor.dim() - len(shape)], *(1 for _ in shape))
+
+            def compute(values: Any, scales: Any) -> Any:
+                return normalize(values, shape, scales, eps)
+
+            return FusedFunction.start(context, kernels, compute, (tensor, weight), rows, keeps_output=False)
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> Any:
+            """Compute the gradients on the host."""
+            return (*FusedFunction.finish(context, kernels, gradient), None, None)
+
+    return FusedNorm
 
 
 class HostSteps:
@@ -177,7 +257,8 @@ class HostSteps:
 
     def _run(self, tensors: Any) -> tuple[Any, ...]:
         # What autograd saves here is no part of the script's graph: its hooks are not for it.
-        hooks = torch.autograd.graph.saved_tensors_hooks(lambda it: it, lambda it: it)
+        # Detached, as an operation that saves its own result would keep itself: nothing would free either.
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda it: it.detach(), lambda it: it)
         with torch.enable_grad(), uncharged(), hooks:
             self._inner = [_cut_off(it, needed) for it, needed in zip(tensors, self._needs)]
             self._found = self._attend(*self._inner)

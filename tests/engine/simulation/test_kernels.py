@@ -120,3 +120,46 @@ def test_memory_of_other_streams_waits_for_them(tmp_path: Path) -> None:
         total_bytes=GIB,
     )
     assert found == [4 * MIB, 0, 0]
+
+
+NORM = """
+import hashlib, json, torch
+device = {device!r}
+torch.manual_seed(0)
+norm = torch.nn.RMSNorm(1024).bfloat16().to(device)
+rows = torch.randn(256, 1024).bfloat16().to(device).requires_grad_()
+before = torch.cuda.memory_allocated()
+output = norm(rows)
+kept = torch.cuda.memory_allocated() - before
+output.float().square().sum().backward()
+content = b"".join(t.detach().float().cpu().numpy().tobytes() for t in (output, rows.grad, norm.weight.grad))
+print(json.dumps({{"digest": hashlib.sha256(content).hexdigest(), "kept": kept}}))
+"""
+
+
+def test_rms_norm_keeps_a_float_for_each_row_and_computes_the_same(tmp_path: Path) -> None:
+    simulated = answers(tmp_path, NORM.format(device="cuda"))
+    plain = plain_answers(tmp_path, NORM.format(device="cpu"))
+    assert simulated["digest"] == plain["digest"]
+    # Its output, too; the steps of the host keep two copies of the rows in fp32.
+    assert simulated["kept"] == 256 * 1024 * 2 + 256 * 4
+
+
+def test_what_never_runs_backward_is_freed_with_its_output(tmp_path: Path) -> None:
+    found = answers(
+        tmp_path,
+        """
+        import json, torch
+        from torch.nn import functional
+        norm = torch.nn.RMSNorm(1024).cuda()
+        before = torch.cuda.memory_allocated()
+        rows = torch.randn(256, 1024, device="cuda").requires_grad_()
+        query = torch.randn(1, 4, 256, 64, device="cuda").requires_grad_()
+        for _ in range(3):
+            norm(rows)
+            functional.scaled_dot_product_attention(query, query, query, dropout_p=0.1)
+        del rows, query, _
+        print(json.dumps(torch.cuda.memory_allocated() - before))
+        """,
+    )
+    assert found == 0
