@@ -75,8 +75,9 @@ class ExactValues:
         if is_one and made.dtype.is_floating_point and not self._may_know(schema, args, made):
             return
         if schema.name.startswith("c10d::"):  # writes its tensors, and its schema does not say so
-            received = self._exchange(function, args) if schema.name in _COLLECTIVES else None
-            self._forget(args)
+            is_followed = schema.name in _COLLECTIVES
+            received = self._exchange(function, args) if is_followed else None
+            self._forget((args[_COLLECTIVES[schema.name][0]],) if is_followed else args)
             for tensor, values in received or ():
                 self._write(tensor, values)
         elif schema.is_mutable and not (is_one and args and made is args[0]):
@@ -140,10 +141,15 @@ class ExactValues:
         # the argument is True or left out.
         if not is_whole or count > MOST_NUMBERS or group is None or _is_pending(function, args):
             return None
-        if torch.distributed.get_backend(group) != "gloo":
-            return None
         known = [self.find(it) for it in sent]
         is_known = all(it is not None for it in known)
+        backend = torch.distributed.get_backend(group)
+        # One rank alone: each other rank is taken to give what this one gives.
+        if backend == "fake" and is_known and name != "c10d::allreduce_":
+            with torch._C._DisableTorchDispatch():
+                return [(it, known[0].flatten().repeat(it.numel() // count)) for it in written]
+        if backend != "gloo":
+            return None
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             values = [it.flatten().long() for it in known] if is_known else [torch.zeros(count).long()]
             # Whatever operation joins them, some of the last three differ if one rank does not know.
@@ -163,7 +169,9 @@ class ExactValues:
             return
         with torch._C._DisableTorchDispatch():
             record.values = torch.empty(count, dtype=tensor.dtype)
-            record.values.as_strided(tuple(tensor.shape), tensor.stride()).copy_(numbers)
+            record.values.as_strided(tuple(tensor.shape), tensor.stride()).copy_(
+                numbers.reshape(tensor.shape)
+            )
 
     def _find_all(self, values: Any) -> list[Any]:
         found = []

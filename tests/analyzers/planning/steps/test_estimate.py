@@ -345,6 +345,16 @@ def test_of_eight_ranks_each_needs_what_it_needs_alone(tmp_path: Path) -> None:
         check_rank(name, real[7][name], 8, 7)
 
 
+def test_counts_that_ranks_tell_each_other_are_known_without_storage() -> None:
+    estimate = estimate_step("trainings:counted", ranks=4, rank=3)
+    # Each of four gives 64 rows to each; a stand-in would be one row, and would need real tensors.
+    assert (estimate.storage, estimate.readings, estimate.fallback) == ("fake", (), None)
+
+
+def test_a_module_with_a_list_named_buffers_is_traced() -> None:
+    assert shares(estimate_step("trainings:wrapped"))["buffer"] == 1024
+
+
 def test_what_an_operation_reads_stays_until_somebody_waits() -> None:
     estimate = estimate_step("trainings:overlapping", ranks=2)
     # What it gathers into, three tensors that it makes, what is gathered from it, and what it gets.

@@ -436,6 +436,47 @@ def unlimited() -> Any:
     return routed(takes_all=True)
 
 
+def counted() -> Any:
+    """Ranks say how many rows they send, as counters know them, before they send the rows."""
+    ranks, device = join()[1], "cuda"
+    weight = nn.Linear(64, 64).to(device)
+
+    def step() -> None:
+        chosen = torch.arange(256, device=device) % ranks
+        counts = torch.stack([(chosen == other).sum() for other in range(ranks)])
+        every = torch.zeros(ranks * ranks, dtype=counts.dtype, device=device)
+        torch.distributed.all_gather_into_tensor(every, counts)
+        torch.distributed.broadcast(counts, 0)
+        rank = torch.distributed.get_rank()
+        received = every.view(ranks, ranks)[:, rank].tolist()
+        made = exchange(weight(torch.randn(256, 64, device=device)), received, counts.tolist())
+        made.sum().backward()
+
+    return step
+
+
+class Wrapper(nn.Module):  # type: ignore[misc,no-any-unimported]
+    """Has a list under the name of a method, as Megatron-LM's DistributedDataParallel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers = [1]
+        self.module = nn.Linear(64, 64)
+        self.register_buffer("shift", torch.zeros(256))
+
+    def forward(self, x: Any) -> Any:
+        return self.module(x)
+
+
+def wrapped() -> Any:
+    model = Wrapper().cuda()
+
+    def step() -> None:
+        model(torch.randn(16, 64, device="cuda")).sum().backward()
+
+    return step
+
+
 def naming() -> Any:
     """A step that says on stderr which GPU it finds."""
     major, minor = torch.cuda.get_device_capability()
