@@ -116,12 +116,15 @@ def _list_attention(
     keys = max(shape.key_size // tensor, min(shape.key_size, shape.head_channels))
     values = max(shape.value_size // tensor, min(shape.value_size, shape.head_channels))
     attended = tokens * shape.attended_size // tensor
+    queries = shape.query_size // tensor
+    normalized = (queries + keys) * shape.has_query_key_norm
+    inputs = queries + keys + values
+    if setup.attention == "unfused" and not setup.has_transformer_engine and shape.latent is None:
+        inputs = _count_own_inputs(shape, queries, keys)
+        normalized = 0
     saved = {
-        "query, key, value": tokens * (shape.query_size // tensor + keys + values) * size,
-        "query and key norm input": tokens
-        * (shape.query_size // tensor + keys)
-        * size
-        * shape.has_query_key_norm,
+        "query, key, value": tokens * inputs * size,
+        "query and key norm input": tokens * normalized * size,
         **_list_core(shape, layout, setup, tokens),
         "attention output": attended * (size + 1 if setup.is_fp8 else size),
     }
@@ -130,6 +133,21 @@ def _list_attention(
         ranks = 2 * (shape.latent.query_rank or 0) + 2 * shape.latent.key_value_rank
         saved["latent projections"] = own * (ranks + shape.latent.rope_channels) * size
     return saved
+
+
+def _count_own_inputs(shape: ModelShape, queries: int, keys: int) -> int:
+    """Return the elements of a token that Megatron-LM's own attention saves of query, key and value.
+
+    All three are views of one product, which stays whole as long as one of them does; what is rotated or
+    normalized is new, and so are keys and values of groups, which are repeated for each head (Megatron-LM,
+    core/transformer/attention.py and dot_product_attention.py).
+    """
+    is_grouped = keys < queries
+    is_new = shape.has_rotary or shape.has_query_key_norm
+    is_whole_kept = shape.has_query_key_norm or not (is_grouped and is_new)
+    product = queries + 2 * keys if is_whole_kept else 0
+    repeated = 2 * queries if is_grouped else keys * is_new
+    return product + queries * is_new + repeated
 
 
 def _list_core(
@@ -155,13 +173,22 @@ def _list_core(
 def _list_mlp(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, tokens: int) -> dict[str, int]:
     """Return what a dense MLP saves: its input, and input and output of the activation function."""
     inner = tokens * shape.ffn // layout.tensor
-    gate = 0 if setup.fuses_gate or not shape.is_gated else inner * setup.numbers.compute_bytes
+    gate = _count_gate(shape, setup, inner) * setup.numbers.compute_bytes
     return {
         "MLP input": tokens // layout.norm_shards * shape.hidden * _input_bytes(setup),
         "activation function input": inner * (2 if shape.is_gated else 1) * setup.numbers.compute_bytes,
         "activation function of the gate": gate,
         "activation function output": inner * _input_bytes(setup),
     }
+
+
+def _count_gate(shape: ModelShape, setup: TrainingSetup, inner: int) -> int:
+    """Return the elements that a gate keeps without a fused kernel: both factors of its product.
+
+    The gate after its function, and the other half in a tensor of its own, as an offset is added to it even
+    where that is 0 (Megatron-LM, core/transformer/mlp.py and moe/experts.py, `glu`).
+    """
+    return 0 if setup.fuses_gate or not shape.is_gated else 2 * inner
 
 
 def _input_bytes(setup: TrainingSetup) -> int:
@@ -285,10 +312,10 @@ def list_expert_activations(
         "router scores": own * experts.experts * 4 * 2,
         "expert input": rows * shape.hidden * input_bytes,
         "expert input of activation": inner * wide * size,
-        "expert gate": 0 if setup.fuses_gate or not shape.is_gated else inner * size,
+        "expert gate": _count_gate(shape, setup, inner) * size,
         "expert output of activation": inner * input_bytes,
-        # A gated unit is fused with the weighting by the router; others keep what is to be weighted.
-        "expert weighted output": 0 if shape.is_gated else inner * size,
+        # A fused gated unit weights by the router in the same kernel; others keep what is to be weighted.
+        "expert weighted output": 0 if shape.is_gated and setup.fuses_gate else inner * size,
     }
     if experts.shared_ffn:
         shared = tokens * experts.shared_ffn // layout.tensor

@@ -1,6 +1,7 @@
 """The memory of every pipeline stage of a training run, from sizes alone."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -176,7 +177,11 @@ class _Stage:
         weights = count_gathered(self.outside, largest, self.parameters, self.setup)
         gathered = make_parts("communication", {"gathered weights": weights})
         kept = gathered if self.setup.keeps_gathered_weights else []
-        rest = [*states, *libraries, *kept, *self._list_retained(len(self.pieces))]
+        routed = self._count_routed()
+        left = count_left_by_experts(self.shape, self.layout, self.setup, routed)
+        retained = self._list_retained(len(self.pieces), is_first_between_steps=self.is_first)
+        rest = [*states, *libraries, *kept, *retained]
+        rest += make_parts("activations", {"left by recomputed experts": sum(left)})
         yield Moment("between steps", tuple(rest))
         # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
         common = [part for part in states if part.name != "gradient copies"]
@@ -190,6 +195,10 @@ class _Stage:
         held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
         held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
         saved = make_parts("activations", held)
+        if routed > 1:
+            saved += make_parts(
+                "activations", {"left by recomputed experts": left.gradients // routed * (routed - 1)}
+            )
         ahead = self._list_predictions() if self.is_last else []
         yield Moment("backward", (*common, *saved, *self._list_backward(), *ahead))
         if self.setup.zero_stage >= 2 and self.layers:
@@ -197,8 +206,25 @@ class _Stage:
         if self.is_last:
             yield Moment("loss", (*common, *saved, *self._list_loss(), *ahead))
 
-    def _list_retained(self, pieces: int) -> list[MemoryPart]:
-        retained = count_retained(self.shape, self.layout, self.setup, pieces)
+    def _count_routed(self) -> int:
+        """Return the layers of the rank that have experts and are recomputed with them."""
+        setup = self.setup
+        layers = [
+            layer
+            for piece in self.pieces
+            for layer in (
+                piece[: _count_recomputed_layers(setup, len(piece))] if setup.recompute == "full" else piece
+            )
+        ]
+        is_whole = setup.recompute == "selective" and "moe" in setup.recomputed_modules
+        if setup.recompute != "full" and not is_whole:
+            return 0
+        return sum(self.shape.is_expert_layer(layer) for layer in layers)
+
+    def _list_retained(self, pieces: int, *, is_first_between_steps: bool = False) -> list[MemoryPart]:
+        retained = count_retained(
+            self.shape, self.layout, self.setup, pieces, is_first_between_steps=is_first_between_steps
+        )
         return make_parts("communication", {"hidden states of neighbours": retained})
 
     def _list_reduction(self, held: dict[str, int]) -> list[MemoryPart]:
@@ -312,6 +338,28 @@ def count_reduction(parameters: int, setup: TrainingSetup) -> int:
     return parameters * setup.numbers.gradient_bytes if is_whole else 0
 
 
+class LeftByExperts(NamedTuple):
+    """Bytes that live until the next forward pass of their layers."""
+
+    inputs: int
+    gradients: int
+
+
+def count_left_by_experts(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layers: int
+) -> LeftByExperts:
+    """Return what recomputed layers with experts leave: the input of their checkpoint, and its gradient.
+
+    The dispatcher keeps the probabilities of its last tokens, and so their graph, which ends at that input
+    (Megatron-LM, core/transformer/moe/token_dispatcher.py, `self.probs` and `self.local_probs`). Without
+    recomputation that graph ends at the input of the stage.
+    """
+    if not layers:
+        return LeftByExperts(0, 0)
+    size = count_tokens(layout, setup) // layout.norm_shards * shape.hidden * setup.numbers.compute_bytes
+    return LeftByExperts(layers * size, layers * size)
+
+
 def list_held_activations(
     run: RunFigures, pieces: Sequence[range], in_flight: int, *, is_first: bool
 ) -> dict[str, int]:
@@ -387,14 +435,26 @@ def count_recomputed(run: RunFigures, layers: Sequence[int]) -> int:
 
 
 def list_head_activations(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> dict[str, int]:
-    """Return what norm and head of the last stage save: two tensors of T h elements, split as norms are."""
-    own = count_tokens(layout, setup) // layout.norm_shards
-    hidden = own * shape.hidden * setup.numbers.compute_bytes
-    return {
+    """Return what norm and head of the last stage save: two tensors of T h elements, split as norms are.
+
+    BERT saves three more: output of a projection, of its activation function, and of a norm. Its pooler reads
+    one token of each sequence, of a view that keeps all T h elements where they were gathered for it
+    (Megatron-LM, core/models/bert/bert_lm_head.py and pooler.py).
+    """
+    tokens = count_tokens(layout, setup)
+    own = tokens // layout.norm_shards
+    size = setup.numbers.compute_bytes
+    hidden = own * shape.hidden * size
+    statistics = own * STATISTIC_BYTES * 2
+    saved = {
         "final norm input": hidden,
         "head input": hidden,
-        "final norm statistics": own * STATISTIC_BYTES * 2,
+        "final norm statistics": statistics,
     }
+    if shape.has_masked_head:
+        saved["masked head"] = 3 * hidden + statistics
+        saved["pooler input"] = tokens * shape.hidden * size if layout.norm_shards > 1 else 0
+    return saved
 
 
 def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:

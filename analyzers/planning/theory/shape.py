@@ -54,7 +54,9 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     vocab_multiple: int = 1
     """The vocabulary is padded to a multiple of this times TP."""
     learned_positions: int = 0
-    """Rows of a learned position embedding; 0 where positions are rotary."""
+    """Rows of a learned position embedding; 0 where there is none."""
+    has_rotary: bool = False
+    """Whether query and key are rotated by their positions; read for Megatron-LM's own attention alone."""
     is_gated: bool = False
     """Whether the MLP is gated (SwiGLU): its first projection is twice as wide."""
     is_tied: bool = False

@@ -403,16 +403,25 @@ def count_workspaces(setup: TrainingSetup) -> int:
     return GEMM_THREADS * gemm + (setup.engine_workspaces * engine if setup.has_transformer_engine else 0)
 
 
-def count_retained(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, pieces: int) -> int:
+def count_retained(
+    shape: ModelShape,
+    layout: ParallelLayout,
+    setup: TrainingSetup,
+    pieces: int,
+    *,
+    is_first_between_steps: bool = False,
+) -> int:
     """Return bytes of hidden states that outlive a micro-batch on one pipeline rank.
 
     One is s b h / (CP x shards of the norms) elements. Between steps an interleaved rank holds two for
-    each of its pieces and one more.
+    each of its pieces and one more. The two are what a piece has received and its gradient; the first piece
+    of the model receives none (Megatron-LM, core/pipeline_parallel/p2p_communication.py, recv_forward).
     """
     if layout.pipeline == 1:
         return 0
     tokens = setup.seq_length * setup.micro_batch_size // layout.context // layout.norm_shards
-    return (2 * pieces + RETAINED_TENSORS - 2) * tokens * shape.hidden * setup.numbers.compute_bytes
+    count = 2 * pieces + RETAINED_TENSORS - 2 - 2 * is_first_between_steps
+    return count * tokens * shape.hidden * setup.numbers.compute_bytes
 
 
 def count_shared_buffers(

@@ -454,6 +454,7 @@ def read_shape(flags: Flags) -> ModelShape:
         if flags.has("padded-vocab-size")
         else flags.find_count("make-vocab-size-divisible-by", 128),
         learned_positions=positions if _has_positions(flags) else 0,
+        has_rotary=_has_rotary(flags),
         is_gated=flags.is_on("swiglu") or flags.is_on("quick-geglu"),
         is_tied=not flags.is_on("untie-embeddings-and-output-weights"),
         has_linear_bias=has_bias,
@@ -475,6 +476,11 @@ def _has_positions(flags: Flags) -> bool:
     if flags.is_on("use-rotary-position-embeddings") or flags.is_on("no-position-embedding"):
         return False
     return flags.find_word("position-embedding-type", "learned_absolute") == "learned_absolute"
+
+
+def _has_rotary(flags: Flags) -> bool:
+    named = flags.find_word("position-embedding-type", "learned_absolute") in ("rope", "mrope", "yarn")
+    return named or flags.is_on("use-rotary-position-embeddings")
 
 
 def read_vocabulary(flags: Flags) -> int:
