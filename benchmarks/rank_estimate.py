@@ -22,11 +22,10 @@ from tests.analyzers.planning.steps.tracing import WarmTracer
 from vramscope import estimates
 from vramscope.estimates import StepRequest, judge_traces, trace_steps
 
-from .measure.tables import format_table
+from .measure.tables import format_markdown, format_table, replace_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "estimate-factory.md"
-BEGIN, END = "<!-- table: python -m benchmarks.rank_estimate -->", "<!-- table ends -->"
 TRAININGS = {
     "replicated": "DDP",
     "sharded": "FSDP2",
@@ -113,15 +112,6 @@ HEAD = (
 )
 
 
-def write_page(rows: Sequence[Sequence[str]]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    lines = [HEAD, ["---", *["--:"] * (len(HEAD) - 1)], *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -146,7 +136,9 @@ def main() -> None:
     rows = tabulate(found)
     print(format_table("One rank of many, next to real ranks", HEAD, rows))
     if options.write:
-        write_page(rows)
+        table = format_markdown(HEAD, rows)
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(replace_table(page, "python -m benchmarks.rank_estimate", table), encoding="utf-8")
     sys.exit(any(it.differences for it in found))
 
 

@@ -29,7 +29,8 @@ from vramscope.analyzers.planning.steps import TraceResult
 from vramscope.engine.errors import VramscopeError
 from vramscope.estimates import StepRequest, Tracing, judge_traces, trace_steps
 
-from .table import Outcome, format_tables, shorten, write_page
+from ..measure.tables import replace_table
+from .table import Outcome, format_tables, shorten
 from .tracer import FACTORY, LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +205,8 @@ def main() -> int:
     )
     print(tables)
     if arguments.write:
-        PAGE.write_text(write_page(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(replace_table(page, "python -m benchmarks.architectures", tables), encoding="utf-8")
     return 0
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from ..compat.table import compare_bytes
 
-BEGIN, END = "<!-- table: python -m benchmarks.architectures -->", "<!-- table ends -->"
 SAME = "="
 _LONGEST_REASON = 160
 
@@ -125,15 +124,6 @@ def shorten(text: str) -> str:
     line = re.sub(r"\S*/site-packages/", "", " ".join(text.split()))
     line = line.replace("|", "\\|").replace("<", "&lt;")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON].rstrip()} …"
-
-
-def write_page(page: str, tables: str) -> str:
-    """Return a page with its tables replaced; a page without a place for them is an error."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page has no place for the tables: {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -28,3 +28,20 @@ def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return "  ".join((first, *others)).rstrip()
+
+
+def format_markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for a page of the documentation; the first column is aligned left, the others right."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def replace_table(page: str, command: str, table: str) -> str:
+    """Return a page with the table that a command writes; a page without a place for it is an error."""
+    begin = f"<!-- table: {command} -->"
+    end = "<!-- table ends -->"
+    before, begins, rest = page.partition(begin)
+    _, ends, after = rest.partition(end)
+    if not (begins and ends):
+        raise ValueError(f"the page has no place for the table: {begin} and {end}")
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"

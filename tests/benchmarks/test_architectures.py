@@ -5,7 +5,8 @@ from importlib.util import find_spec
 import pytest
 
 from benchmarks.architectures.__main__ import MODELS, describe, judge, read_models
-from benchmarks.architectures.table import BEGIN, END, Outcome, format_tables, write_page
+from benchmarks.architectures.table import Outcome, format_tables
+from benchmarks.measure.tables import replace_table
 from vramscope.analyzers.planning.steps import StepTrace, TraceResult
 
 SMALL: tuple[str, ...] = ("small", "main")
@@ -140,10 +141,11 @@ def test_tables_count_every_kind_and_list_what_is_not_as_it_should_be() -> None:
 
 
 def test_only_the_tables_of_the_page_are_replaced() -> None:
-    page = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
-    assert write_page(page, "new") == f"above\n{BEGIN}\n\nnew\n\n{END}\nbelow\n"
+    begin, end = "<!-- table: run this -->", "<!-- table ends -->"
+    page = f"above\n{begin}\nold\n{end}\nbelow\n"
+    assert replace_table(page, "run this", "new") == f"above\n{begin}\n\nnew\n\n{end}\nbelow\n"
     with pytest.raises(ValueError, match="no place"):
-        write_page("above\n", "new")
+        replace_table("above\n", "run this", "new")
 
 
 def test_the_list_names_each_model_once_under_its_kind() -> None:
