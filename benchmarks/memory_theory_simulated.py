@@ -1,6 +1,6 @@
 """The memory theory next to Megatron-LM's own code: python -m benchmarks.memory_theory_simulated CHECKOUT.
 
-CHECKOUT is a working tree of github.com/NVIDIA/Megatron-LM (commit d98e8a64); nothing of it is changed. Each
+CHECKOUT is a working tree of github.com/NVIDIA/Megatron-LM (commit d98e8a64); no file of it is changed. Each
 case is a set of its flags. One rank of it makes two training steps on the simulated card, with tensors
 without storage, and the theory reads the same flags. Nothing here is measured on a GPU: it is PyTorch's path
 of Megatron-LM (`--transformer-impl local`), without Transformer Engine, Apex and flash attention. Workspaces

@@ -30,7 +30,7 @@ _LEFT_OUT = ("megatron.core.ssm.ops", "megatron.core.transformer.moe.ops.paged_s
 
 
 class _Empty(ModuleType):
-    """A module of which every name is None."""
+    """A module whose names are all None."""
 
     __path__: list[str] = []
 
