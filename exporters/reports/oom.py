@@ -45,6 +45,12 @@ _RECOMMENDATIONS: dict[RiskLevel, str] = {
     "low": "Nothing to do: the device is neither full nor filling",
     "unknown": "Unknown: the device does not report its memory",
 }
+# The driver cannot distinguish a cache that the job can reuse from memory that it needs.
+_LOOK_INSIDE = "start the job with `vramscope run` (or `vramscope attach PID`) to see how much of it is cache"
+_DRIVER_RECOMMENDATIONS: dict[RiskLevel, str] = _RECOMMENDATIONS | {
+    "critical": f"The device is almost full, as cache or as need: {_LOOK_INSIDE}",
+    "high": f"The device fills within a minute at this rate, with cache or with need: {_LOOK_INSIDE}",
+}
 
 
 class ThresholdRisk(NamedTuple):
@@ -56,10 +62,6 @@ class ThresholdRisk(NamedTuple):
     growth_mib_per_s: float | None
     time_to_full_s: float | None
     """Free bytes over growth: when the device would be full, not when a job would fail."""
-
-    @property
-    def recommendation(self) -> str:
-        return _RECOMMENDATIONS[self.level]
 
 
 class Thresholds(NamedTuple):
@@ -164,7 +166,7 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
             threshold.level,
             "threshold",
             reason,
-            threshold.recommendation,
+            _recommend_by_usage(device, threshold.level),
             threshold.confidence,
             threshold.growth_mib_per_s,
             risk.level,
@@ -182,6 +184,11 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
         worst,
         threshold,
     )
+
+
+def _recommend_by_usage(device: DeviceLog, level: RiskLevel) -> str:
+    is_driver_alone = device.memory_source == "device" and device.kind not in ("unified", "cpu")
+    return (_DRIVER_RECOMMENDATIONS if is_driver_alone else _RECOMMENDATIONS)[level]
 
 
 def _is_outweighed(risk: Risk, threshold: ThresholdRisk, device: DeviceLog, thresholds: Thresholds) -> bool:

@@ -55,6 +55,23 @@ def test_device_memory_alone_is_judged_by_its_usage(
     assert risk["growth_rate_mb_per_sec"] == pytest.approx(growth, abs=0.01)
 
 
+@pytest.mark.parametrize(("used_gib", "growth"), [(79.0, 0.0), (72.0, 200.0)])
+def test_a_full_device_whose_allocator_is_unknown_is_to_be_looked_into_and_not_emptied(
+    used_gib: float, growth: float
+) -> None:
+    (said,) = build(steady(used_gib, growth))["recommendations"]
+    assert "`vramscope run` (or `vramscope attach PID`)" in said
+    assert "free memory" not in said
+    assert "batch" not in said
+
+
+def test_a_device_that_is_full_of_tensors_needs_less_of_them() -> None:
+    full = make_device(79 * GIB, allocated=76 * GIB, reserved=78 * GIB)
+    log = make_log(make_sample(t, full) for t in range(STEADY))
+    said = risk_of(log, Thresholds(85.0, 95.0, is_given=True))["recommendation"]
+    assert said == "The device is almost full: free memory, or reduce the batch size"
+
+
 def test_growth_of_device_memory_says_when_it_is_full_and_not_when_a_job_fails() -> None:
     risk = risk_of(steady(72.0, 200.0))
     assert risk["time_to_full_seconds"] == pytest.approx(8 * 1024 / 200, rel=0.01)
