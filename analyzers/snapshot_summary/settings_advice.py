@@ -139,7 +139,9 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         if not said:
             count = len(self.candidates)
             needed = format_bytes(self.least_card_bytes)
-            said = [f"simulated: this trace needs {needed}, and not less with {count} other settings"]
+            said = [
+                f"simulated: {self._name_trace()} needs {needed}, and not less with {count} other settings"
+            ]
         on_card = [self._describe_card(self.card)] if self.card is not None and self._is_card_tight else []
         return (*on_card, *said, self._describe_basis())
 
@@ -166,6 +168,13 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
             or (own.times_given_back or 0) - (one.card.times_given_back or 0) >= LEAST_TIMES_LESS
         )
 
+    def _name_trace(self) -> str:
+        """Return the trace as a subject: the least card has no room for requests that failed."""
+        if not self.failed_requests:
+            return "this trace"
+        left_out = "request" if self.failed_requests == 1 else f"{self.failed_requests:,} requests"
+        return f"this trace, without the {left_out} that failed,"
+
     def _describe_candidate(self, one: Candidate) -> str:
         needed = format_bytes(one.least_card_bytes)
         settings = f"PYTORCH_ALLOC_CONF={one.settings}" if one.settings else "the default settings"
@@ -174,7 +183,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
             saved = format_bytes(one.saved_bytes)
             less = f", {saved} less (-{format_share(one.saved_bytes / (self.least_card_bytes or 1))})"
         return (
-            f"simulated: with {settings} this trace would run in {needed}{less}"
+            f"simulated: with {settings} {self._name_trace()} would run in {needed}{less}"
             f"{self._compare_on_card(one.card)}"
         )
 
@@ -197,7 +206,7 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         )
         if not own.does_run:
             lacking = format_bytes((self.least_card_bytes or 0) - (self.capacity_bytes or 0))
-            return f"{start} it does not run; it needs {lacking} more"
+            return f"{start} {self._name_trace()} does not run; it needs {lacking} more"
         failed = (
             f"; {_describe_failed(own.failed_requests or 0, self.failed_requests)}"
             if self.failed_requests

@@ -184,6 +184,21 @@ def test_a_request_that_failed_is_tried_under_other_settings() -> None:
     assert oom.sentences[1].endswith(
         "; with 1.1 GiB cache would be given back 0 times, and the request that failed is served"
     )
+    assert " this trace, without the request that failed, would run in " in oom.sentences[1]
+
+
+@pytest.mark.parametrize(("failures", "named"), [(1, "the request"), (2, "the 2 requests")])
+def test_what_a_trace_needs_is_said_to_be_without_the_requests_that_failed(failures: int, named: str) -> None:
+    allocator = CachingAllocator(PrivateDeviceMemory(512 * MIB), AllocatorSettings())
+    allocator.record_history(10_000)
+    for _ in range(60):
+        allocator.free(allocator.malloc(380 * MIB))
+    for _ in range(failures):
+        with pytest.raises(AllocatorOutOfMemoryError):
+            allocator.malloc(600 * MIB)
+    advice = advise_settings(convert_tree(allocator.snapshot()), 0)
+    needed = f"simulated: this trace, without {named} that failed, needs 380 MiB, and not less with "
+    assert any(said.startswith(needed) for said in advice.sentences)
 
 
 def test_a_card_on_which_the_model_does_not_follow_the_recording_is_not_compared_on() -> None:
@@ -206,7 +221,7 @@ def test_a_given_card_says_what_the_same_job_does_on_it(pinned: MemorySnapshot, 
     for candidate in found.candidates:
         assert candidate.card is not None
         assert candidate.card.does_run == does_run(candidate.settings, 60, capacity_bytes)
-    said = " and its own settings it does not run; it needs " in found.sentences[0]
+    said = " and its own settings this trace does not run; it needs " in found.sentences[0]
     assert said == (not found.card.does_run)
     better = [one.settings for one in found.candidates if one.card is not None and one.card.does_run]
     assert (capacity_mib == 1100) == (better == [])
