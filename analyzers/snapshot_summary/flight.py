@@ -385,6 +385,12 @@ def _read_settings(record: FlightRecord) -> AllocatorSettings:
 # Share of the device from which something is worth naming.
 _NOTABLE = 0.1
 _LARGE = 0.25
+# Whether it is enough depends on the order of allocations, which only a snapshot with history has.
+_TRY_EXPANDABLE = (
+    "PYTORCH_ALLOC_CONF=expandable_segments:True may free pages for use elsewhere; whether the job would run "
+    "with it, `vramscope inspect SNAPSHOT` computes from a memory snapshot of the same error that was "
+    "recorded with torch.cuda.memory._record_memory_history()"
+)
 
 
 def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> Iterator[str]:
@@ -427,10 +433,7 @@ def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iter
         yield f"{format_bytes(stranded)} are stranded in parts of pages, although segments expand"
         return
     fits = ", enough for the request if they were in one piece" if is_enough else ""
-    yield (
-        f"{format_bytes(stranded)} are stranded between live blocks{fits}: "
-        "PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used elsewhere"
-    )
+    yield (f"{format_bytes(stranded)} are stranded between live blocks{fits}: {_TRY_EXPANDABLE}")
 
 
 def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
@@ -442,8 +445,7 @@ def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterat
     if left >= size:
         yield (
             f"{format_bytes(left)} were reserved but had no tensor, enough for the request if they "
-            "were in one piece: PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used "
-            "elsewhere"
+            f"were in one piece: {_TRY_EXPANDABLE}"
         )
     else:
         yield (

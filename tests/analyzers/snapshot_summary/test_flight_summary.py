@@ -94,6 +94,17 @@ def test_size_that_cuda_tells_is_the_segment_already(tmp_path: Path) -> None:
     assert sentences[0].startswith("a request of 2 MiB failed on a device of 24.0 GiB; 19.0 GiB were")
 
 
+def test_whether_other_settings_would_help_is_left_to_a_snapshot(tmp_path: Path) -> None:
+    stranded = advice_of(tmp_path)
+    levels = {name: STATS[name] for name in ("allocated_bytes.all.current", "reserved_bytes.all.current")}
+    without_counters = advice_of(tmp_path, stats=levels, segments=[], samples=[])
+    for said, cause in ((stranded, "are stranded"), (without_counters, "had no tensor, enough")):
+        (line,) = [one for one in said.splitlines() if "expandable_segments:True" in one]
+        assert cause in line
+        assert "expandable_segments:True may free pages" in line
+        assert "`vramscope inspect SNAPSHOT`" in line
+
+
 def test_settings_of_the_allocator_change_what_is_needed(tmp_path: Path) -> None:
     divided = "roundup_power2_divisions:4"
     assert "a new segment of 40 MiB" in small_request(tmp_path, 33 * MIB, allocator_settings=divided)[0]
