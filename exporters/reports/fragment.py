@@ -14,7 +14,7 @@ from ...analyzers.fragmentation import (
     Measure,
     level_of,
 )
-from ...engine.units import MIB, format_bytes
+from ...engine.units import MIB, format_bytes, format_share
 from .frame import (
     KINDS,
     Provenance,
@@ -38,7 +38,7 @@ NO_DATA = "no allocator data of this device: start the job with `vramscope run`,
 NOT_HELD = "reserved memory is unknown, and without it fragmentation cannot be measured"
 NOT_SPLIT = (
     "neither a segment map nor inactive split bytes are known, so stranded and cached bytes cannot be "
-    "separated: `unused_share` is both together"
+    "separated"
 )
 Priority = Literal["low", "medium", "high", "urgent"]
 NEGLIGIBLE_SHARE = 0.01
@@ -238,7 +238,9 @@ def _measure(device: DeviceLog, reading: FragmentationReading | None) -> Fragmen
 
 def _explain_absence(device: DeviceLog, reading: FragmentationReading | None) -> str:
     if reading is not None and reading.measure is not None:
-        return NOT_SPLIT
+        if reading.unused_share is None:
+            return NOT_SPLIT
+        return f"{NOT_SPLIT}: both together are {format_share(reading.unused_share, 1)} of what is reserved"
     return NOT_HELD if device.memory_source == "allocator" else NO_DATA
 
 

@@ -107,14 +107,18 @@ def _tabulate_profile(report: ProfileReport) -> Rows:
     for key, device in report.devices.items():
         now = device.current_memory
         all_ = device.statistics
+        # The peak and the share may be of different memory: live bytes, and all that the device has in use.
+        measure = device.utilization_of or "used"
+        peak = device.peak_memory
+        peak_of = "used" if device.memory_source == "device" else "allocated"
         rows.append(
             (
                 key,
                 format_bytes(now.allocated),
                 format_bytes(now.total),
-                show_number(now.utilization, ".1f", " %"),
-                format_bytes(device.peak_memory),
-                show_number(all_.avg_utilization, ".1f", " %"),
+                show_number(now.utilization, ".1f", " %" if measure == "used" else f" % {measure}"),
+                UNKNOWN if peak is None else f"{format_bytes(peak)} {peak_of}",
+                show_number(all_.avg_utilization, ".1f", f" % {measure}"),
                 _share(all_.avg_fragmentation),
                 device.memory_source,
             )

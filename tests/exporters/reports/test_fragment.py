@@ -72,6 +72,20 @@ def test_stranded_bytes_over_reserved_are_the_ratio(stranded: float, level: str,
     assert report["summary"]["high_fragmentation_devices"] == ([0] if level in ("high", "severe") else [])
 
 
+def test_what_cannot_be_separated_is_shown_together_in_the_text() -> None:
+    allocator = AllocatorReading(
+        allocated_bytes=20 * GIB, allocated_max_bytes=20 * GIB, reserved_bytes=40 * GIB
+    )
+    rank = RankSample(pid=7, started_s=1.0, device_uuid="GPU-0", allocator=allocator)
+    samples = [make_sample(t, make_device(41 * GIB, allocator=allocator), ranks=(rank,)) for t in range(60)]
+    report = build_fragment(make_log(samples), DRIVER, measure(samples))
+    text = " ".join(describe_report(report, 80).split())
+    assert (
+        "stranded and cached bytes cannot be separated: both together are 50.0 % of what is reserved" in text
+    )
+    assert "unused_share" not in text
+
+
 def test_a_segment_map_tells_of_blocks() -> None:
     segment = Segment(0, 64 * MIB, "large", 0, ((16 * MIB, 1), (8 * MIB, 0), (16 * MIB, 1), (24 * MIB, 0)))
     samples = make_job(2)

@@ -31,6 +31,28 @@ def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
     assert not any("act on leak" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("fields", "peak", "average"),
+    [
+        ({"used": 60 * GIB, "allocated": 20 * GIB}, "20.0 GiB allocated", "75.0 % used"),
+        ({"used": 60 * GIB}, "60.0 GiB used", "75.0 % used"),
+        ({"allocated": 20 * GIB, "reserved": 40 * GIB}, "20.0 GiB allocated", "50.0 % reserved"),
+    ],
+)
+def test_a_profile_names_what_its_peak_and_its_average_are_of(
+    fields: dict[str, int], peak: str, average: str
+) -> None:
+    device = make_device(
+        fields.get("used"), allocated=fields.get("allocated"), reserved=fields.get("reserved")
+    )
+    log = make_log(make_sample(t, device) for t in range(5))
+    (row,) = (
+        line for line in describe_report(build_profile(log, DRIVER), 120).splitlines() if line[:3] == "  0"
+    )
+    assert f"  {peak}  " in row
+    assert f"  {average}  " in row
+
+
 def test_a_risk_says_why_it_is_what_it_is(log: RunLog) -> None:
     text = describe_report(build_oom(log, DRIVER, Thresholds()), 100)
     assert "0: device memory alone gives no forecast; critical by usage alone" in text
