@@ -8,7 +8,7 @@ import msgspec
 
 from ..engine.model import SEVERITIES, Finding, Sample, Severity
 from ..engine.model.finding import CLOSED_BECAUSE
-from ..engine.units import format_bytes
+from ..engine.units import format_bytes, format_seconds
 from .device_state import LOST, STALE
 from .findings.evidence import GROWN, JOB, ONSET_STEP, PROCESS, RATE, RATE_PER_STEP, SOURCE_FILE, STARTED
 from .health.health import DEVICE_ERROR, MEMORY_ERRORS
@@ -92,7 +92,7 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
 def _format_moment(time_s: float, sample: Sample) -> str:
     """Format a moment: the time of day, with the date where it is not today."""
     if sample.clock == "trace":
-        return f" at t {time_s:,.1f} s"
+        return f" at t {format_seconds(time_s)}"
     then = datetime.fromtimestamp(time_s)
     now = datetime.fromtimestamp(sample.time_s)
     return f" at {then:%H:%M:%S}" if then.date() == now.date() else f" on {then:%Y-%m-%d at %H:%M}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..engine.model import DeviceSample, Finding, Sample
-from ..engine.units import format_bytes, format_gib
+from ..engine.units import format_bytes, format_gib, format_seconds
 from .findings.evidence import EvidenceKey
 from .findings.lifecycle import begin_finding, close_finding, restate
 from .findings.subjects import name_device
@@ -123,7 +123,7 @@ def _entitle(device: DeviceSample, most: _Most, capacity_bytes: int, time_s: flo
     if peak == f"{capacity} GiB":
         peak = f"{format_bytes(most.value_bytes - capacity_bytes)} more"
     verb = "allocated" if most.is_allocated else "used"
-    return f"would not fit {capacity} GiB: {name_device(device)} {verb} {peak} at {time_s:,.1f} s"
+    return f"would not fit {capacity} GiB: {name_device(device)} {verb} {peak} at {format_seconds(time_s)}"
 
 
 def _explain_method(most: _Most) -> str:

@@ -18,7 +18,7 @@ from ..engine.model import (
     Sample,
 )
 from ..engine.model.finding import is_last_word
-from ..engine.units import format_age, format_bytes, format_gib
+from ..engine.units import format_age, format_bytes, format_gib, format_seconds
 from .device_state import KINDS as DEVICE_STATES
 from .finding_words import describe_error, describe_leak
 from .findings.subjects import name_device, name_devices
@@ -87,7 +87,7 @@ def _word(highest: _Peak, sample: Sample) -> tuple[str, ...]:
     figure = f"{format_gib(highest.used_bytes)} GiB"
     lead = f"{head}: {name}" if len(sample.devices) == 1 else f"{head}: highest {name}"
     return (
-        f"{lead} {figure} ({highest.share}) at {highest.time_s:,.1f} s",
+        f"{lead} {figure} ({highest.share}) at {format_seconds(highest.time_s)}",
         f"{lead} {figure} ({highest.share})",
         f"{head}: {name} {figure}",
         head,

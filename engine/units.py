@@ -60,8 +60,8 @@ def format_bytes(value_bytes: int | None) -> str:
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(value_bytes) >= unit:
             value = value_bytes / unit
-            return f"{value:.0f} {name}" if value >= 1000 or unit <= MIB else f"{value:.1f} {name}"
-    return f"{value_bytes} B"
+            return f"{value:,.0f} {name}" if abs(value) >= 1000 or unit <= MIB else f"{value:.1f} {name}"
+    return f"{value_bytes:,} B"
 
 
 def share_percent(part: float | None, whole: float | None) -> float | None:
@@ -72,6 +72,11 @@ def share_percent(part: float | None, whole: float | None) -> float | None:
 def format_share(share: float | None, places: int = 0) -> str:
     """A share of one in percent (`75 %`), or `—` if unmeasured."""
     return "—" if share is None else f"{100 * share:.{places}f} %"
+
+
+def format_seconds(time_s: float, places: int = 1) -> str:
+    """A moment or a span in seconds (`1,199.0 s`), the same on axes, in titles and in sentences."""
+    return f"{time_s:,.{places}f} s"
 
 
 def format_left(left_s: float) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ...engine.units import format_age, format_bytes
+from ...engine.units import format_age, format_bytes, format_seconds
 from ..sentence import Sentence
 
 OUT_OF_MEMORY = "oom_met"
@@ -184,7 +184,7 @@ def say_position(position: float | None, alignment: Alignment) -> str:
         return "—"
     if alignment == "step":
         return f"step {position:,.0f}"
-    return f"{position:.1f} s" if position < 60 else format_age(position)
+    return format_seconds(position) if position < 60 else format_age(position)
 
 
 def say_signed(value_bytes: int) -> str:

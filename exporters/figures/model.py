@@ -241,7 +241,7 @@ def make_time_axis(start_s: float, end_s: float, clock: FigureClock) -> TimeAxis
 def _plain_axis(start_s: float, end_s: float, step_s: float, span_s: float) -> TimeAxis:
     unit_s, name = next((unit_s, name) for unit_s, name, from_s in _UNITS if span_s >= from_s)
     ticks_s = _round_times(start_s, end_s, step_s)
-    return TimeAxis(ticks_s, [f"{tick / unit_s:.10g}" for tick in ticks_s], f"time, {name}")
+    return TimeAxis(ticks_s, [f"{tick / unit_s:,.10g}" for tick in ticks_s], f"time, {name}")
 
 
 def _local_axis(start_s: float, end_s: float, step_s: float) -> TimeAxis:

@@ -23,7 +23,7 @@ from ...engine.recording import Recording
 from ...engine.replay.moment_text import parse_moment
 from ...engine.replay.node_player import SILENT_TICKS
 from ...engine.text import make_printable
-from ...engine.units import format_age, format_bytes, format_share
+from ...engine.units import format_age, format_bytes, format_seconds, format_share
 from ..stack_text import show_frame
 from ..text import UNKNOWN, format_rows, show_bytes, show_number, wrap
 from .text import NOTHING_ALLOCATED, check_device, show_time
@@ -356,7 +356,7 @@ def describe_levels(moments: Sequence[LiveMoment], width: int, titles: Sequence[
 
 def _name_moment(moment: LiveMoment) -> str:
     event = "" if moment.event is None else f"event {moment.event:,}"
-    after = "" if moment.after_s is None else f"after {moment.after_s:,.3f} s"
+    after = "" if moment.after_s is None else f"after {format_seconds(moment.after_s, 3)}"
     when = "" if moment.time_s is None or moment.time_s < 1e8 else show_time(moment.time_s) or ""
     return ", ".join(filter(None, (after or event, when))) or "end"
 

@@ -24,7 +24,7 @@ from ...engine.errors import Setting, SettingError, UsageError
 from ...engine.model.memory_snapshot import FlightRecord, FlightSample, MemorySnapshot
 from ...engine.replay.simulated_run import RankComparison, TraceComparison, describe_error
 from ...engine.text import make_printable
-from ...engine.units import MIB, format_age, format_bytes, format_share
+from ...engine.units import MIB, format_age, format_bytes, format_seconds, format_share
 from ..stack_text import render_frames, render_stacks
 from ..text import UNKNOWN, draw_sparkline, format_rows, show_number, wrap
 
@@ -461,9 +461,9 @@ def describe_trace(device: DeviceSummary, width: int) -> Iterator[str]:
 
 
 def _describe_span(span: TraceSpan, width: int) -> Iterator[str]:
-    over = "" if span.duration_s is None else f" over {span.duration_s:,.1f} s"
+    over = "" if span.duration_s is None else f" over {format_seconds(span.duration_s)}"
     dropped = {True: "; older ones were dropped", False: "", None: ""}[span.is_overflowed]
-    after = "" if span.peak_after_s is None else f" after {span.peak_after_s:,.1f} s"
+    after = "" if span.peak_after_s is None else f" after {format_seconds(span.peak_after_s)}"
     before = format_bytes(span.start_allocated_bytes)
     most = format_bytes(span.peak_allocated_bytes)
     yield from wrap(

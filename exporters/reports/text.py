@@ -161,7 +161,7 @@ def _tabulate_oom(report: OomReport) -> Rows:
                 key,
                 f"{MARKS.risks[level]} {level}",
                 show_number(risk.current_usage_percent, ".1f", " %"),
-                f"{peaks:+.2f} MiB/s (peaks)"
+                f"{peaks:+,.2f} MiB/s (peaks)"
                 if peaks
                 else _growth(
                     risk.growth_rate_mb_per_sec,
@@ -190,7 +190,7 @@ def _tabulate_leak(report: LeakReport) -> Rows:
                 show_number(gpu.end_mb, ",.1f", " MiB"),
                 _growth(gpu.growth_rate_mb_per_min, "MiB/min", device.data_points),
                 str(device.open_leaks),
-                show_number(host.growth_rate_mb_per_min, "+.2f", " MiB/min"),
+                show_number(host.growth_rate_mb_per_min, "+,.2f", " MiB/min"),
             )
         )
     return rows
@@ -272,7 +272,7 @@ def _share(value: float | None) -> str:
 def _growth(value: float | None, unit: str, samples: int) -> str:
     """Return a rate, or why there is none: two samples always fit a line."""
     is_short = value is None and 0 < samples < LEAST_MOMENTS
-    return f"{count(samples, 'sample')}: no rate" if is_short else show_number(value, "+.2f", f" {unit}")
+    return f"{count(samples, 'sample')}: no rate" if is_short else show_number(value, "+,.2f", f" {unit}")
 
 
 def _is_doubted(risk: RiskAssessment) -> bool:

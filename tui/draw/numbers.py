@@ -2,7 +2,7 @@
 
 import time
 
-from ...engine.units import GIB, format_age
+from ...engine.units import GIB, format_age, format_seconds
 from .glyphs import Glyphs
 
 PERCENT_WIDTH = 5
@@ -39,7 +39,7 @@ def watts_text(value: float | None, glyphs: Glyphs, *, limit_w: float | None = N
 def moment_text(time_s: float, clock: str) -> str:
     """Return a moment as people say it: the time of day, or the age of a trace at that moment."""
     if clock == "trace":
-        return f"{time_s:.1f} s"
+        return format_seconds(time_s)
     return time.strftime("%H:%M:%S", time.localtime(time_s))
 
 

@@ -8,7 +8,7 @@ from ...analyzers.diff.model import say_signed
 from ...analyzers.level_history import LevelHistory
 from ...analyzers.snapshot_summary import StackGroup
 from ...analyzers.snapshot_summary.cursor import By, LiveChange, LiveRow, TimeCursor
-from ...engine.units import format_bytes
+from ...engine.units import format_bytes, format_seconds
 from ..draw.time_window import TimeWindow
 from .inspected import BarPart
 
@@ -45,7 +45,7 @@ class StandingMoment:
         first, last = (place - self._whole.start for place in self.window)
         if not self.history.has_times:
             return f"event {first + 1:,.0f}", f"event {last + 1:,.0f}"
-        return f"{first:,.3f} s", f"{last:,.3f} s"
+        return format_seconds(first, 3), format_seconds(last, 3)
 
     @property
     def moments(self) -> tuple[float, ...]:
@@ -136,7 +136,7 @@ class StandingMoment:
         span_s = self.cursor.span_s
         if time_s is None or span_s is None:
             return number
-        return f"{time_s - span_s[0]:,.3f} s, {number}"
+        return f"{format_seconds(time_s - span_s[0], 3)}, {number}"
 
     def _find(self, moment: float) -> int:
         import numpy as np

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from ...engine.history import History
 from ...engine.history.history import COARSE_S, FINE_TICKS
+from ...engine.units import format_seconds
 from ..draw.glyphs import Glyphs
 from ..draw.graphs import Layers, Levels, dots_of, draw_history, draw_layers, history_levels
 from ..draw.numbers import moment_text, span_text
@@ -394,7 +395,7 @@ def _label(length: int, start: int, cells: int, fit: Fit, span: TimeSpan, glyphs
 
 def _format_time(time_s: float, step_s: float, clock: str) -> str:
     if clock == "trace":
-        return f"{time_s:.0f} s"
+        return format_seconds(time_s, 0)
     text = moment_text(time_s, clock)
     return text if step_s % 60 else text[:5]
 

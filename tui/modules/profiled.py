@@ -14,7 +14,7 @@ from ...analyzers.modules import (
     size_of,
 )
 from ...engine.model.sample import MEMORY_KINDS, MemoryKind, ModuleMemory
-from ...engine.units import format_bytes, share_percent
+from ...engine.units import format_bytes, format_seconds, share_percent
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text
 from ..draw.pieces import Piece
@@ -86,7 +86,7 @@ def name_point(memory: ModuleMemory, place: Place) -> str:
     if place.point is None:
         return f"whole profile, {count_text(count, 'point', 'points')}"
     moment = memory.moments[place.point]
-    return f"{place.point + 1} of {count}: {_clean(moment.tag)}, {moment.time_s:.1f} s"
+    return f"{place.point + 1} of {count}: {_clean(moment.tag)}, {format_seconds(moment.time_s)}"
 
 
 def describe_most(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ...analyzers.planning.sweep import STATE_WORDS, SweepCell, SweepGrid
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...engine.files.base.input_file import show_name
-from ...engine.units import GIB
+from ...engine.units import GIB, format_seconds
 from ...exporters.sweep.text import cut_name, name_iteration
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
@@ -52,7 +52,7 @@ def _describe_rest(cell: SweepCell) -> list[Line]:
     if cell.tflops_per_gpu is not None:
         facts.append(_name("speed", f"{cell.tflops_per_gpu:.1f} TFLOP/s per GPU"))
     if cell.iteration_s is not None:
-        facts.append(_name("iteration", f"{cell.iteration_s:.2f} s"))
+        facts.append(_name("iteration", format_seconds(cell.iteration_s, 2)))
     return facts
 
 

@@ -9,6 +9,7 @@ from textual import events
 from textual.message import Message
 
 from ...engine.model import SEVERITIES, Severity
+from ...engine.units import format_seconds
 from ...engine.unmeasured import most_known
 from ...engine.viewer.snapshot import ReplayMark, ReplayOverview, ReplayState
 from ..draw.glyphs import Glyphs
@@ -183,7 +184,7 @@ def _describe_zoom(replay: ReplayState) -> list[Piece]:
 def _format(time_s: float, replay: ReplayState) -> str:
     """Format a moment of the span; with its day where the span has several."""
     if replay.clock == "trace":
-        return f"{time_s:,.1f} s"
+        return format_seconds(time_s)
     moment = datetime.fromtimestamp(time_s)
     days = {datetime.fromtimestamp(end_s).date() for end_s in (replay.start_s, replay.end_s)}
     if len(days) == 1:

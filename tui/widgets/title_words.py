@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...analyzers.verdict import describe_left_out
 from ...engine.model import HubStatus, RankSample, Sample
-from ...engine.units import format_age
+from ...engine.units import format_age, format_seconds
 from ...engine.viewer.snapshot import Snapshot
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import count_text
@@ -81,7 +81,7 @@ def _fit(facts: list[Fact], room: int) -> list[Piece]:
 def format_time(time_s: float, clock: str) -> str:
     """Format a sample's time: the time of day, or seconds of a recording."""
     if clock == "trace":
-        return f"t {time_s:,.1f} s"
+        return f"t {format_seconds(time_s)}"
     return f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 

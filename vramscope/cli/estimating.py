@@ -96,7 +96,7 @@ def print_estimate(arguments: Namespace) -> int:
 
             is_published = formula.theory == "megatron"
             named = "Megatron-LM's published formula" if is_published else "the fork's formula"
-            total = f"{format_bytes(formula.peak_bytes)} ({formula.peak_bytes / 2**20:.2f} MiB)"
+            total = f"{format_bytes(formula.peak_bytes)} ({formula.peak_bytes / 2**20:,.2f} MiB)"
             result = f"{run.name}: {total} by {named}, first stage."
             emit_fitted(read_settings(arguments), lambda width: describe_formula(result, run, width))
         return 0

@@ -285,5 +285,5 @@ def test_a_growing_batch_is_told_by_its_peaks_and_not_by_its_floor() -> None:
     )
     sentences = " ".join(summarize_flight_record(FlightRecord(steps=steps)).sentences)
     assert "the floor of a step stayed at 112 MiB over 36 steps" in sentences
-    assert "the peak of a step rose from 400 MiB to 1000 MiB over 36 steps" in sentences
+    assert "the peak of a step rose from 400 MiB to 1,000 MiB over 36 steps" in sentences
     assert "not steadily" not in sentences

@@ -110,7 +110,7 @@ def test_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(reader, "CONTENT_LIMIT_BYTES", 1000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b" " * 1_000_000))
-    assert "more than 1000 B of text" in refusal(path)
+    assert "more than 1,000 B of text" in refusal(path)
 
 
 def check(path: Path, data: bytes) -> None:

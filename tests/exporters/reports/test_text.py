@@ -89,6 +89,15 @@ def test_nothing_seen_is_said() -> None:
     assert "no device found" in describe_report(build_profile(make_log([]), DRIVER), 80)
 
 
+def test_numbers_of_a_thousand_and_more_have_separators_in_every_column() -> None:
+    log = make_log(make_sample(t, make_device((t + 20) * 2 * GIB)) for t in range(10))
+    leak = describe_report(build_leak(log, INPUT, LeakRule()), 140)
+    oom = describe_report(build_oom(log, INPUT, Thresholds()), 140)
+    assert "40,960.0 MiB" in leak
+    assert "+122,880.00 MiB/min" in leak
+    assert "+2,048.00 MiB/s" in oom
+
+
 def test_two_samples_tell_no_rate_and_three_do() -> None:
     for seconds in (2, 3):
         log = make_log(make_sample(t, make_device((t + 1) * GIB)) for t in range(seconds))

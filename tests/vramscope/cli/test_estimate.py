@@ -135,7 +135,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
     words = ("--tp", "2", "--pp", "64", "--world-size", "8192", "--micro-batches", "64")
     outcome = call("estimate", "--model", str(config), *words, "--theory", "megatron-fork")
     assert outcome.code == 0, outcome.stderr
-    assert "140204.06 MiB" in outcome.stdout
+    assert "140,204.06 MiB" in outcome.stdout
 
 
 @pytest.mark.parametrize(

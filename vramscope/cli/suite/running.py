@@ -19,7 +19,7 @@ from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.files.base.output_route import make_folder
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
-from vramscope.engine.units import format_age, format_gib
+from vramscope.engine.units import format_age, format_gib, format_seconds
 from vramscope.engine.viewer.this_node import DRIVER_SILENT
 from vramscope.exporters.json_lines import encode_report, write_report
 from vramscope.exporters.reports.leak import LeakReport
@@ -306,7 +306,7 @@ class SuiteRun:
             return None
         time_s = finding.updated_s if finding.closed_s is None else finding.closed_s
         if last.clock == "trace":
-            return f"{time_s:,.1f} s"
+            return format_seconds(time_s)
         return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}"
 
     def say(self, sentence: str, *, at: str | None = None) -> None:

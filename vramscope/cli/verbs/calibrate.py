@@ -114,7 +114,7 @@ def _describe(found: "Calibration", left_out: int) -> str:
     from vramscope.engine.units import MIB
 
     text = (
-        f"{found.runs} runs: {found.offset_bytes / MIB:+.1f} MiB between steps, activations x "
+        f"{found.runs} runs: {found.offset_bytes / MIB:+,.1f} MiB between steps, activations x "
         f"{found.activation_scale:.3f}; error of peaks left out of the fit: "
         f"{found.held_out_error_percent:.2f} %, without the correction {found.plain_error_percent:.2f} %"
     )
