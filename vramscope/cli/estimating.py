@@ -26,7 +26,7 @@ from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.analyzers.planning.theory.configs.document import Described, choose_tokens
 from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES, NF4, PURE
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
-from vramscope.analyzers.planning.theory.shape import GPUS, Gpu
+from vramscope.analyzers.planning.theory.shape import GPUS, Gpu, split_layers
 from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import write_whole
@@ -200,6 +200,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
             " full or block, not ",
             run.setup.recompute,
         )
+    _check_recomputed(arguments, run)
     if arguments.etp is not None and run.shape.experts is None:
         raise SettingError(Setting("--etp"), f" is {arguments.etp}, but the model has no experts")
     has_ranks = any(it is not None for it in (arguments.world_size, arguments.dp, described.data))
@@ -209,6 +210,20 @@ def read_run(arguments: Namespace) -> TrainingRun:
     if arguments.schedule == "gpipe":
         run = msgspec.structs.replace(run, setup=msgspec.structs.replace(run.setup, is_gpipe=True))
     return run
+
+
+def _check_recomputed(arguments: Namespace, run: TrainingRun) -> None:
+    """Refuse more layers than there are together: the estimate could only count those that there are."""
+    if arguments.recompute_layers is None:
+        return
+    pieces = split_layers(run.shape.layers, run.layout)
+    most = max(len(piece) for stage in pieces for piece in stage)
+    if arguments.recompute_layers > most:
+        where = "a piece of a stage" if len(pieces[0]) > 1 else "a stage" if len(pieces) > 1 else "the model"
+        raise SettingError(
+            Setting("--recompute-layers"),
+            f" {arguments.recompute_layers}: expected at most {most}, the layers of {where}",
+        )
 
 
 def _translate(arguments: Namespace) -> dict[str, object]:
@@ -409,8 +424,11 @@ def estimate_batch(arguments: Namespace) -> int:
 
     if arguments.format == "github":
         raise UsageError(_NO_ANNOTATIONS)
-    if arguments.json or arguments.capacity or arguments.figure or arguments.theory != "vramscope":
-        raise UsageError("--json, --capacity, --figure and --theory do not go with --batch, which writes CSV")
+    is_refused = any((arguments.json, arguments.capacity, arguments.figure, arguments.fail_on))
+    if is_refused or arguments.theory != "vramscope":
+        raise UsageError(
+            "--json, --capacity, --fail-on, --figure and --theory do not go with --batch, which writes CSV"
+        )
     table = read_case_table(arguments.batch)
     if not MODEL_COLUMNS.intersection(table.columns):
         raise InputFileError(

@@ -45,6 +45,50 @@ def test_a_batch_keeps_its_rows_and_says_why_one_has_no_figures(tmp_path: Path) 
     assert list(rows[0])[: CASES.count(",", 0, CASES.index("\n")) + 1] == CASES.splitlines()[0].split(",")
 
 
+@pytest.mark.parametrize("column", ["dist_opt", "bf16", "seq_parallel"])
+def test_a_cell_that_is_neither_on_nor_off_is_refused(tmp_path: Path, column: str) -> None:
+    sizes = "8,12,512,8,1024,4,32,1,1"
+    header = f"world_size,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,{column}"
+    cases = tmp_path / "cases.csv"
+    words = ("maybe", "no", "false", "yes", "1")
+    cases.write_text("\n".join([header, *(f"{sizes},{word}" for word in words)]) + "\n")
+    refused, *known = csv.DictReader(call("estimate", "--batch", str(cases)).stdout.splitlines())
+    assert refused["predicted_error"] == f"{column} is 'maybe'; expected true or false"
+    assert refused["predicted_peak_bytes"] == ""
+    no, false, yes, one = (row["predicted_peak_bytes"] for row in known)
+    assert no == false != ""
+    assert yes == one != ""
+
+
+def test_a_batch_refuses_to_be_judged_and_does_not_ask_for_what_it_refuses(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.csv"
+    cases.write_text(CASES)
+    for more in ((), ("--gpu", "h200")):
+        refused = call("estimate", "--batch", str(cases), "--fail-on", "unfit", *more)
+        assert refused.code == 2
+        assert "--fail-on" in refused.stderr
+        assert "do not go with --batch" in refused.stderr
+        assert "needs the memory" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("--recompute", "block"), "at most 32, the layers of the model"),
+        (("--recompute", "full"), "at most 32, the layers of the model"),
+        (("--recompute", "block", "--pp", "4"), "at most 8, the layers of a stage"),
+    ],
+)
+def test_more_recomputed_layers_than_there_are_together_are_refused(
+    words: tuple[str, ...], most: str
+) -> None:
+    refused = call("estimate", "--model", "llama2-7b", *words, "--recompute-layers", "99")
+    assert refused.code == 2
+    assert f"--recompute-layers 99: expected {most}" in " ".join(refused.stderr.split())
+    number = most.split(",", maxsplit=1)[0].removeprefix("at most ")
+    assert call("estimate", "--model", "llama2-7b", *words, "--recompute-layers", number).code == 0
+
+
 def test_a_batch_of_which_nothing_can_be_estimated_is_bad_input(tmp_path: Path) -> None:
     cases = tmp_path / "cases.csv"
     cases.write_text("\n".join(CASES.splitlines()[:3:2]) + "\n")

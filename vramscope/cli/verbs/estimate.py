@@ -256,7 +256,8 @@ def _add_choices(group: _ArgumentGroup) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
+    is_size_known = arguments.capacity is not None or arguments.gpu is not None
+    if arguments.fail_on is not None and not is_size_known and arguments.batch is None:
         raise UsageError("--fail-on unfit needs the memory that it is to fit: --capacity SIZE or --gpu NAME")
     check_flags(arguments)
     if arguments.serve:

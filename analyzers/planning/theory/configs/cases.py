@@ -34,6 +34,13 @@ COLUMNS = {
     "transformer_impl": "transformer-impl",
     "vocab_size": "vocab-size",
 }
+# Columns that are on or off, and the words for it; "none" is as an empty cell.
+_SWITCHES = ("dist_opt", "seq_parallel", "bf16")
+_SWITCH_WORDS = {
+    **dict.fromkeys(("true", "1", "1.0", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "0.0", "no", "off"), False),
+    "none": None,
+}
 # Ranks of a case that does not say, where its degrees allow it: one node.
 DEFAULT_WORLD_SIZE = 8
 DEGREES = (
@@ -86,10 +93,12 @@ def _assume_world_size(flags: Flags) -> int:
 
 def _read_flags(row: Mapping[str, str]) -> Flags:
     columns: dict[str, object] = {flag: row[column] for column, flag in COLUMNS.items() if row.get(column)}
+    text = (row.get("arguments") or "").strip()
+    if not text:
+        columns |= {COLUMNS[name]: _read_switch(name, row[name]) for name in _SWITCHES if row.get(name)}
     columns[BERT] = row.get("family", "").lower().startswith("bert")
     if row.get("kv_groups"):
         columns |= {"group-query-attention": True, "num-query-groups": row["kv_groups"]}
-    text = (row.get("arguments") or "").strip()
     if not text:
         return Flags({"bf16": True, PLAIN_TRAINING: "bf16" not in columns, **columns})
     try:
@@ -99,6 +108,13 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
     # A size that a tokenizer decides is no flag; the table may have it nevertheless.
     known = {name: columns.get(name) for name in ("vocab-size", BERT)}
     return Flags({**known, **given})
+
+
+def _read_switch(column: str, cell: str) -> bool | None:
+    word = cell.strip().lower()
+    if word not in _SWITCH_WORDS:
+        raise UsageError(f"{column} is {cell.strip()[:40]!r}; expected true or false")
+    return _SWITCH_WORDS[word]
 
 
 # What to change in a run that does not fit, found by trying: one change first, then two and three.
