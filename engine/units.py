@@ -32,6 +32,16 @@ def parse_bytes(text: str) -> int:
     return round(size)
 
 
+def parse_device_bytes(text: str) -> int:
+    """Parse a size of device memory; raises `UsageError`, also for a bare number that lacks its unit."""
+    size = parse_bytes(text)
+    number = text.strip()
+    if 0 < size < MIB and number[-1].isdigit():
+        unit = "GiB" if size < 1000 else "MiB"
+        raise UsageError(f"a number without a unit is in bytes; did you mean {number[:20]}{unit}?")
+    return size
+
+
 def parse_duration(text: str) -> float:
     """Parse a duration such as `0.5`, `90s`, `10m` or `2h` to seconds; raises `UsageError`."""
     match = _DURATION.match(text)

@@ -15,7 +15,7 @@ from vramscope.engine.files.cluster_file import read_cluster_file
 from vramscope.engine.files.run_config import read_model_config, read_run_config
 from vramscope.engine.settings import load_settings, save_settings
 from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, read_settings_file
-from vramscope.engine.units import parse_bytes, parse_duration
+from vramscope.engine.units import parse_bytes, parse_device_bytes, parse_duration
 
 Reader = Callable[[Path], object]
 
@@ -130,6 +130,14 @@ def test_texts_with_dots_and_brackets_are_no_nesting(tmp_path: Path) -> None:
         f'command = ["{dots}", \'{dots}\', """\n{dots}\\"\n""", \'\'\'{dots}\'\'\']\n'
     )
     assert read_settings_file(path)["theme"] == "dark"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("80GiB", 80 << 30), ("85899345920", 80 << 30), ("80B", 80), ("1048576", 1 << 20), ("0", 0)],
+)
+def test_a_size_of_a_device_may_be_in_bytes_where_that_is_meant(text: str, size: int) -> None:
+    assert parse_device_bytes(text) == size
 
 
 @pytest.mark.parametrize("parse", [parse_bytes, parse_duration])

@@ -37,7 +37,7 @@ from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Sample
 from vramscope.engine.text import suggest
-from vramscope.engine.units import parse_bytes
+from vramscope.engine.units import parse_device_bytes
 from vramscope.exporters.plan.outputs import ENCODERS, PipelineSplit, take_partition
 from vramscope.planning.model_graph import (
     GPTModelGraph,
@@ -133,7 +133,7 @@ def read_request(arguments: Namespace) -> Request:
     described = {} if traced is not None else find_flags(arguments.model)
     given = {name: value for name in _SAYS if (value := getattr(arguments, name)) is not None}
     named = Flags(described | {flag: given[name] for name, flag in _SAYS.items() if flag and name in given})
-    device = Device(capacity_bytes=None if capacity is None else parse_bytes(capacity))
+    device = Device(capacity_bytes=None if capacity is None else parse_device_bytes(capacity))
     if arguments.tflops is not None:
         device = device._replace(flops_per_s=1e12 * arguments.tflops)
     if arguments.link is not None:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.units import parse_bytes
+from vramscope.engine.units import parse_device_bytes
 
 
 class Card(NamedTuple):
@@ -22,7 +22,7 @@ def read_card(text: str) -> Card:
         UsageError: It is neither.
     """
     try:
-        return Card(parse_bytes(text))
+        return Card(parse_device_bytes(text))
     except UsageError:
         if not any(letter.isalpha() for letter in text) or text[:1].isdigit():
             raise

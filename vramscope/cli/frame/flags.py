@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
 from vramscope.engine.errors import ErrorPart, OutputFileError, Setting, SettingError, UsageError
 from vramscope.engine.settings.model import list_choices
-from vramscope.engine.units import parse_bytes, parse_duration
+from vramscope.engine.units import parse_bytes, parse_device_bytes, parse_duration
 
 from .emit import complain
 from .errors import EXIT_FINDINGS
@@ -333,7 +333,9 @@ SPEED = checked(
 )
 
 
-CAPACITY = size(lambda size_bytes: size_bytes > 0, "a size above zero, for example 80GiB")
+CAPACITY = checked(
+    parse_device_bytes, lambda size_bytes: size_bytes > 0, "a size above zero, for example 80GiB"
+)
 
 
 def build_common_flags() -> ArgumentParser:

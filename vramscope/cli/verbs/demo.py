@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import SourceUnavailableError
 
 from ..frame.emit import complain
-from ..frame.flags import add_old_flag, build_view_flags, duration, refuse, size
+from ..frame.flags import CAPACITY, add_old_flag, build_view_flags, duration, refuse
 from ..frame.parse import SubParsers, add_verb
 from ..frame.settings import read_settings
 
@@ -53,10 +53,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--capacity",
         metavar="SIZE",
-        type=size(),
+        type=CAPACITY,
         help="memory of the simulated GPU, at least 896MiB (default 1.5GiB)",
     )
-    add_old_flag(parser, "--size", use="--capacity", dest="capacity", type=size())
+    add_old_flag(parser, "--size", use="--capacity", dest="capacity", type=CAPACITY)
     parser.add_argument(
         "--serving",
         dest="is_serving",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from vramscope import __version__
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import SEVERITIES, Severity
-from vramscope.engine.units import parse_bytes
+from vramscope.engine.units import parse_device_bytes
 
 from ..frame.emit import complain, emit_json
 from ..frame.errors import EXIT_FINDINGS, EXIT_INTERRUPTED, Interruption
@@ -157,7 +157,7 @@ def _guard_this_node(arguments: Namespace) -> int:
 
 def _read_sizes(text: str) -> tuple[int, ...]:
     try:
-        return tuple(parse_bytes(it) for it in text.split(","))
+        return tuple(parse_device_bytes(it) for it in text.split(","))
     except UsageError as error:
         raise UsageError(f"{error}; expected one size for each stage, for example 61GiB,58GiB") from error
 

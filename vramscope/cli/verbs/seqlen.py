@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.units import format_bytes, parse_bytes
+from vramscope.engine.units import format_bytes, parse_device_bytes
 
 from ..frame.flags import (
     FIGURE,
@@ -102,7 +102,7 @@ def _add_fit(group: _ArgumentGroup) -> None:
 def _read_fit(text: str) -> int:
     from vramscope.engine.jobs.launch import DEFAULT_CONTEXT_BYTES
 
-    capacity_bytes = parse_bytes(text)
+    capacity_bytes = parse_device_bytes(text)
     if capacity_bytes <= DEFAULT_CONTEXT_BYTES:
         raise UsageError(
             f"expected more than {format_bytes(DEFAULT_CONTEXT_BYTES)}, the memory of the CUDA context of a "
