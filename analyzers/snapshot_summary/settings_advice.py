@@ -206,7 +206,8 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
         )
         if not own.does_run:
             lacking = format_bytes((self.least_card_bytes or 0) - (self.capacity_bytes or 0))
-            return f"{start} {self._name_trace()} does not run; it needs {lacking} more"
+            trace = self._name_trace() if self.failed_requests else "it"
+            return f"{start} {trace} does not run; it needs {lacking} more"
         failed = (
             f"; {_describe_failed(own.failed_requests or 0, self.failed_requests)}"
             if self.failed_requests

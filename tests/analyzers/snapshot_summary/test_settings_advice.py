@@ -221,7 +221,7 @@ def test_a_given_card_says_what_the_same_job_does_on_it(pinned: MemorySnapshot, 
     for candidate in found.candidates:
         assert candidate.card is not None
         assert candidate.card.does_run == does_run(candidate.settings, 60, capacity_bytes)
-    said = " and its own settings this trace does not run; it needs " in found.sentences[0]
+    said = " and its own settings it does not run; it needs " in found.sentences[0]
     assert said == (not found.card.does_run)
     better = [one.settings for one in found.candidates if one.card is not None and one.card.does_run]
     assert (capacity_mib == 1100) == (better == [])
