@@ -31,7 +31,7 @@ from vramscope.engine.errors import InputFileError, Setting, SettingError, Usage
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.text import make_printable
-from vramscope.engine.units import format_bytes, parse_device_bytes
+from vramscope.engine.units import format_bytes
 from vramscope.planning.model_graph import describe_model
 
 from .frame.emit import complain, emit_annotations, emit_fitted, emit_json
@@ -127,8 +127,8 @@ def make_estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
 
     card = find_card(arguments.gpu)
     capacity_bytes = None if card is None else card.memory_bytes
-    if arguments.capacity:
-        capacity_bytes = parse_device_bytes(arguments.capacity)
+    if arguments.capacity is not None:
+        capacity_bytes = arguments.capacity
     calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
     stages = estimate_stages(run.shape, run.layout, run.setup)
     report = build_estimate(run, stages, capacity_bytes, calibration)
@@ -324,8 +324,8 @@ def estimate_factory(arguments: Namespace) -> int:
 
     _check_flags(arguments)
     gpu, capacity_bytes = (None, None) if arguments.gpu is None else find_gpu(arguments.gpu)
-    if arguments.capacity:
-        capacity_bytes = parse_device_bytes(arguments.capacity)
+    if arguments.capacity is not None:
+        capacity_bytes = arguments.capacity
     request = StepRequest(
         factory=arguments.factory,
         batch_size=arguments.batch_size,

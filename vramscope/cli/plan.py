@@ -37,7 +37,6 @@ from vramscope.engine.errors import InputFileError, NothingFitsError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Sample
 from vramscope.engine.text import suggest
-from vramscope.engine.units import parse_device_bytes
 from vramscope.exporters.plan.outputs import ENCODERS, PipelineSplit, take_partition
 from vramscope.planning.model_graph import (
     GPTModelGraph,
@@ -128,12 +127,11 @@ def read_request(arguments: Namespace) -> Request:
         raise UsageError("--capacity does not go with --legacy, which ignores the capacity: give only one")
     default = "all" if arguments.legacy else "exact"
     metric = "memory" if arguments.legacy and arguments.metric is None else arguments.metric
-    capacity = arguments.capacity
     traced = _read_traced(arguments)
     described = {} if traced is not None else find_flags(arguments.model)
     given = {name: value for name in _SAYS if (value := getattr(arguments, name)) is not None}
     named = Flags(described | {flag: given[name] for name, flag in _SAYS.items() if flag and name in given})
-    device = Device(capacity_bytes=None if capacity is None else parse_device_bytes(capacity))
+    device = Device(capacity_bytes=arguments.capacity)
     if arguments.tflops is not None:
         device = device._replace(flops_per_s=1e12 * arguments.tflops)
     if arguments.link is not None:

@@ -17,7 +17,7 @@ from vramscope.analyzers.planning.serving import (
 from vramscope.engine.errors import InputFileError, Setting, SettingError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.run_config import read_run_config
-from vramscope.engine.units import format_share, parse_device_bytes
+from vramscope.engine.units import format_share
 from vramscope.planning.model_graph import check_is_decoder, find_model_file
 
 from .estimating import find_card
@@ -47,8 +47,8 @@ def make_serving(arguments: Namespace) -> ServingReport:
     model, is_precision_assumed = _read_model(arguments)
     card = find_card(arguments.gpu)
     capacity = None if card is None else card.memory_bytes
-    if arguments.capacity:
-        capacity = parse_device_bytes(arguments.capacity)
+    if arguments.capacity is not None:
+        capacity = arguments.capacity
     setup, assumptions = _choose_setup(arguments, model, capacity)
     if is_precision_assumed:
         assumptions = (*assumptions, f"weights and activations in {PRECISIONS['bf16'].name}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from vramscope.engine.errors import Setting, SettingError, UsageError
 
 from ..frame.flags import (
+    CAPACITY,
     add_figure_flag,
     add_fit_flag,
     add_format_flags,
@@ -133,7 +134,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--calibration", metavar="FILE", type=Path, help="apply the correction of `vramscope calibrate`"
     )
     output.add_argument(
-        "--capacity", metavar="SIZE", help="memory of a device (80GiB): say whether it fits, or what would"
+        "--capacity",
+        metavar="SIZE",
+        type=CAPACITY,
+        help="memory of a device (80GiB): say whether it fits, or what would",
     )
     add_fit_flag(output)
 

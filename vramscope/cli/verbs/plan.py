@@ -9,6 +9,7 @@ from vramscope.engine.errors import UsageError
 
 from ..frame.emit import complain, emit_fitted, emit_json
 from ..frame.flags import (
+    CAPACITY,
     Reading,
     add_figure_flag,
     add_fit_flag,
@@ -135,7 +136,9 @@ def _add_training(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="model states: mixed-adam (18 bytes a parameter, default) or fp32-adam (16)",
     )
-    group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
+    group.add_argument(
+        "--capacity", metavar="SIZE", type=CAPACITY, help="memory of a device, for example 80GiB"
+    )
     group.add_argument(
         "--tflops",
         metavar="N",
