@@ -75,7 +75,7 @@ def without_reports(**changes: object) -> Snapshot:
     ]
     return with_ranks(
         [
-            msgspec.structs.replace(device, processes=(process,))
+            msgspec.structs.replace(device, processes=(process,), allocator=None)
             for device, process in zip(devices, processes, strict=True)
         ],
         [],

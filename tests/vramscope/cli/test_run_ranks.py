@@ -258,13 +258,14 @@ def test_a_simulated_run_is_judged_by_the_range_of_what_no_tensor_holds() -> Non
         assert outcome.code == 0, outcome.stderr
         return outcome.stderr.splitlines()[-1]
 
-    # A context of any GPU, 64 MiB of cuBLAS, twice the convolution's 16 MiB, 8 % of what is reserved.
+    # A context of any GPU, 64 MiB of cuBLAS, twice the largest workspace of the convolution (16 MiB for
+    # copies of its tensors and 8 MiB for its result), 5 % of what is reserved.
     assert re.search(
         r"peak reserved 278 MiB of 2\.0 GiB with 512 MiB of context: cannot say whether it fits with 274 MiB "
         r"to 1\.9 GiB for what no tensor holds$",
         judge("--simulate", "2GiB"),
     )
-    most_mib = 300 + 64 + 2 * 16 + 0.08 * 278
+    most_mib = 300 + 64 + 2 * (16 + 8) + 0.05 * 278
     assert re.search(
         rf": fits with 300 MiB to {most_mib:.0f} MiB for what no tensor holds, at least 1\.3 GiB headroom$",
         judge("--simulate", "2GiB", "--context", "300MiB"),
