@@ -15,7 +15,7 @@ LARGEST_BYTES = (1 << 53) - 1
 
 _DECIMAL_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _UNITS = _DECIMAL_UNITS | {"ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d+(?:,\d{3})*(?:\.\d+)?)\s*([kmgt]?i?)b?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$", re.IGNORECASE)
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -26,7 +26,7 @@ def parse_bytes(text: str) -> int:
     unit = match.group(2).lower() if match else ""
     if match is None or unit not in _UNITS:
         raise UsageError(f"not a size: {text!r}; expected a number with a unit, for example 24GiB or 500MB")
-    size = float(match.group(1)) * _UNITS[unit]
+    size = float(match.group(1).replace(",", "")) * _UNITS[unit]
     if size > LARGEST_BYTES:
         raise UsageError(f"too large for a size: {_shorten(text)}; expected at most {LARGEST_BYTES:,} bytes")
     return round(size)
@@ -37,8 +37,8 @@ def parse_device_bytes(text: str) -> int:
     size = parse_bytes(text)
     number = text.strip()
     if 0 < size < MIB and number[-1].isdigit():
-        unit = "GiB" if size < 1000 else "MiB"
-        raise UsageError(f"a number without a unit is in bytes; did you mean {number[:20]}{unit}?")
+        likely = f"{number[:20]}{'GiB' if size < 1000 else 'MiB'}" if size < 200_000 else "another unit"
+        raise UsageError(f"a number without a unit is in bytes; {likely} is likely meant")
     return size
 
 

@@ -457,7 +457,7 @@ def _list_lines(estimate: StepEstimate, width: int) -> Iterator[str]:
         if share.size_bytes < _LEAST_SHARE * estimate.live_peak_bytes:
             return
         part = format_share(share.size_bytes / estimate.live_peak_bytes, 1)
-        line = f"  {format_bytes(share.size_bytes):>8}  {part:>7}"
+        line = f"  {format_bytes(share.size_bytes):>9}  {part:>7}"
         for file, number, name in share.frames:
             place = f"  {PurePath(file).name}:{number} {name}"
             if count_cells(line + place) > width:

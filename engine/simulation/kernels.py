@@ -86,7 +86,8 @@ class FusedKernels:
                 input.is_complex()
                 or (weight is not None and weight.dtype != input.dtype)
                 or self._registry.where_is(input) is None
-                or torch._C._functorch.is_functorch_wrapped_tensor(input)
+                or _is_wrapped(input)
+                or torch.autograd.forward_ad._current_level >= 0
             )
             if is_composite:
                 return original(input, normalized_shape, weight, eps)
@@ -130,6 +131,7 @@ class FusedFunction(torch.autograd.Function):
             keeps_output: Whether the kernel keeps its output, too.
         """
         context.count = len(tensors)
+        context.compute = compute
         context.steps = HostSteps(
             lambda *given: (compute(*given),), tensors, context.needs_input_grad[: len(tensors)]
         )
@@ -143,12 +145,43 @@ class FusedFunction(torch.autograd.Function):
 
     @staticmethod
     def finish(context: Any, kernels: FusedKernels, gradient: Any) -> list[Any]:
-        """Compute the gradients on the host; they alone are counted."""
+        """Compute the gradients on the host; they alone are counted.
+
+        Gradients that are differentiated again, or are many at once, are those of the host's operations.
+        """
+        if torch.is_grad_enabled() or _is_wrapped(gradient):
+            return FusedFunction.differentiate(context, gradient)
         found: list[Any] = context.steps.go_back(context.saved_tensors[: context.count], (gradient,))
         for it in found:
             if it is not None:
                 kernels.charge(it)
         return found
+
+    @staticmethod
+    def differentiate(context: Any, gradient: Any) -> list[Any]:
+        """Compute the gradients by operations that autograd and vmap can follow."""
+        is_followed = torch.is_grad_enabled()
+        tensors = list(context.saved_tensors[: context.count])
+        needs = context.needs_input_grad[: context.count]
+        with torch.enable_grad():
+            if not is_followed:
+                tensors = [
+                    it if it is None else it.detach().requires_grad_(needed)
+                    for it, needed in zip(tensors, needs)
+                ]
+            output = context.compute(*tensors)
+        wanted = [it for it, needed in zip(tensors, needs) if needed]
+        found = iter(
+            torch.autograd.grad(output, wanted, gradient, create_graph=is_followed, allow_unused=True)
+        )
+        return [next(found) if needed else None for needed in needs]
+
+
+def _is_wrapped(tensor: Any) -> bool:
+    """Return whether vmap or another transform of functions has wrapped a tensor."""
+    functorch = torch._C._functorch
+    is_old = getattr(functorch, "is_legacy_batchedtensor", None)
+    return bool(functorch.is_functorch_wrapped_tensor(tensor) or (is_old is not None and is_old(tensor)))
 
 
 def _make_attention(kernels: FusedKernels, attend: Any) -> Any:

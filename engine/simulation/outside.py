@@ -15,7 +15,6 @@ CONVOLUTIONS = {
     "convolution": 0,
     "convolution_overrideable": 0,
     "convolution_backward": 1,
-    "convolution_backward_overrideable": 1,
 }
 # As in `engine/model/outside.py`, which is not loaded here.
 FORWARD, DATA, FILTER = 1, 2, 4

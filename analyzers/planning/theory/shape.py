@@ -384,7 +384,7 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     micro_batch_group: int | None = None
     """Interleaved schedule: micro-batches that a piece runs in a row; None: as many as PP."""
     fuses_gate: bool = True
-    """Whether the two halves of a gated MLP meet in one kernel; if not, one more of them is kept."""
+    """Whether one kernel joins the halves of a gated MLP; if not, both factors of their product are kept."""
     expert_capacity: float | None = None
     """Rows that each expert is padded to, as a multiple of an even share; None: as many as come."""
     gathers_experts_input: bool = False

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.engine.simulation.simulated import GIB, MIB, answers, plain_answers
 
 ATTENTION = """
@@ -163,3 +165,31 @@ def test_what_never_runs_backward_is_freed_with_its_output(tmp_path: Path) -> No
         """,
     )
     assert found == 0
+
+
+def test_gradients_of_a_norm_are_differentiated_again_batched_and_taken_forward(tmp_path: Path) -> None:
+    source = """
+        import json, torch
+        from torch.autograd import forward_ad
+        device = {device!r}
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.RMSNorm(8), torch.nn.Linear(8, 1))
+        given = torch.randn(4, 8)
+        model, given = model.to(device), given.to(device).requires_grad_()
+        (slope,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
+        slope.square().sum().backward()
+        found = [it.grad.double().sum().item() for it in model.parameters() if it.grad is not None]
+        norm = torch.nn.RMSNorm(8).to(device)
+        made = norm(given)
+        each = torch.eye(4, device=device).unsqueeze(-1).expand(4, 4, 8)
+        (batch,) = torch.autograd.grad(made, given, each, is_grads_batched=True)
+        found.append(batch.double().sum().item())
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(given.detach(), torch.ones(4, 8, device=device))
+            found.append(forward_ad.unpack_dual(norm(dual)).tangent.double().sum().item())
+        print(json.dumps(found))
+        """
+    simulated = answers(tmp_path, source.format(device="cuda"))
+    plain = plain_answers(tmp_path, source.format(device="cpu"))
+    assert len(simulated) == len(plain) == 6
+    assert simulated == pytest.approx(plain, rel=1e-5, abs=1e-5)

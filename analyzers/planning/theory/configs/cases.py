@@ -96,6 +96,7 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
     text = (row.get("arguments") or "").strip()
     if not text:
         columns |= {COLUMNS[name]: _read_switch(name, row[name]) for name in _SWITCHES if row.get(name)}
+        columns = {flag: value for flag, value in columns.items() if value is not None}
     columns[BERT] = row.get("family", "").lower().startswith("bert")
     if row.get("kv_groups"):
         columns |= {"group-query-attention": True, "num-query-groups": row["kv_groups"]}

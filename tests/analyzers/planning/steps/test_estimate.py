@@ -351,6 +351,12 @@ def test_counts_that_ranks_tell_each_other_are_known_without_storage() -> None:
     assert (estimate.storage, estimate.readings, estimate.fallback) == ("fake", (), None)
 
 
+def test_numbers_that_another_rank_knows_are_named_as_read_and_uneven_parts_are_gathered() -> None:
+    estimate = estimate_step("trainings:unevenly_gathered", ranks=4, rank=2)
+    (place,) = estimate.readings
+    assert "trainings.py:" in place
+
+
 def test_a_module_with_a_list_named_buffers_is_traced() -> None:
     assert shares(estimate_step("trainings:wrapped"))["buffer"] == 1024
 

@@ -446,11 +446,28 @@ def counted() -> Any:
         counts = torch.stack([(chosen == other).sum() for other in range(ranks)])
         every = torch.zeros(ranks * ranks, dtype=counts.dtype, device=device)
         torch.distributed.all_gather_into_tensor(every, counts)
-        torch.distributed.broadcast(counts, 0)
+        torch.distributed.broadcast(counts, ranks - 1)
         rank = torch.distributed.get_rank()
         received = every.view(ranks, ranks)[:, rank].tolist()
         made = exchange(weight(torch.randn(256, 64, device=device)), received, counts.tolist())
         made.sum().backward()
+
+    return step
+
+
+def unevenly_gathered() -> Any:
+    """Gathers nothing, gathers parts of different sizes, and gets numbers that another rank knows."""
+    ranks, device = join()[1], "cuda"
+    weight = nn.Linear(64, 64).to(device)
+
+    def step() -> None:
+        nothing = [torch.zeros(0, dtype=torch.long, device=device) for _ in range(ranks)]
+        torch.distributed.all_gather(nothing, torch.zeros(0, dtype=torch.long, device=device))
+        parts = [torch.zeros(2 + at, dtype=torch.long, device=device) for at in range(ranks)]
+        torch.distributed.all_gather(parts, torch.zeros(3, dtype=torch.long, device=device))
+        rows = torch.tensor([4096 if torch.distributed.get_rank() == 0 else 0], device=device)
+        torch.distributed.broadcast(rows, 0)
+        weight(torch.randn(int(rows.item()), 64, device=device)).sum().backward()
 
     return step
 
