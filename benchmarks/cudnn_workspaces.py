@@ -4,7 +4,7 @@ The library is a `libcudnn.so.9` of 9.8 or newer, as in the wheel of nvidia-cudn
 Since 9.8 cuDNN plans for a device whose properties it gets as JSON ("deviceless ahead-of-time compilation");
 their names are those that OpenXLA writes (xla/backends/gpu/target_config/cudnn_device_props.cc). It is asked
 for each convolution of the timm models, each pass, type and layout, and gives its proposals in the order in
-which PyTorch runs them, with their workspaces. `KINDS` has in what the GPUs differ. It needs timm, which the
+which PyTorch runs them, with their workspaces. `KINDS` lists how the GPUs differ. It needs timm, which the
 project does not.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from vramscope.analyzers.planning.steps import GpuKind
 from vramscope.analyzers.planning.steps.convolutions import PASSES, size_workspace
-from vramscope.engine.model.outside import DATA, FILTER, FORWARD, Convolution
+from vramscope.engine.model.outside import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Convolution
 from vramscope.engine.units import KIB, MIB
 from vramscope.estimates import StepRequest, trace_steps
 
@@ -58,7 +58,7 @@ TYPE, INT64, FLOAT, DESCRIPTOR, MODE, HEURISTIC_MODE, CHAR = 1, 3, 4, 15, 7, 8, 
 INSTANT, FALLBACK = 0, 2
 CROSS_CORRELATION = 1
 # Descriptor of the operation, and its attributes: alpha, beta, convolution, weight, input, output.
-OPERATIONS = {FORWARD: (10, 700), DATA: (12, 706), FILTER: (11, 712)}
+OPERATIONS = {FORWARD: (10, 700), BACKWARD_DATA: (12, 706), BACKWARD_FILTER: (11, 712)}
 
 
 class Proposal(NamedTuple):

@@ -3,7 +3,7 @@
 import msgspec
 
 # Passes of a convolution: itself, and the gradients of its input and of its weight.
-FORWARD, DATA, FILTER = 1, 2, 4
+FORWARD, BACKWARD_DATA, BACKWARD_FILTER = 1, 2, 4
 
 
 class GroupUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ CONVOLUTIONS = {
     "convolution_backward": 1,
 }
 # As in `engine/model/outside.py`, which is not loaded here.
-FORWARD, DATA, FILTER = 1, 2, 4
+FORWARD, BACKWARD_DATA, BACKWARD_FILTER = 1, 2, 4
 # Sizes and flags, in the order of `Convolution` in `engine/model/outside.py`.
 ConvolutionKey = tuple[Any, ...]
 # A loop over images of all sizes would else fill the memory of the process.
@@ -82,7 +82,7 @@ class OutsideUses:
             flags.benchmark,
             _allows_tf32(),
         )
-        passes = DATA * args[10][0] + FILTER * args[10][1] if place else FORWARD
+        passes = BACKWARD_DATA * args[10][0] + BACKWARD_FILTER * args[10][1] if place else FORWARD
         if key not in self._convolutions and len(self._convolutions) >= MOST_CONVOLUTIONS:
             self._convolutions = dict(self._list_largest(MOST_CONVOLUTIONS // 2))
         self._convolutions[key] = self._convolutions.get(key, 0) | passes

@@ -102,7 +102,7 @@ def choose_arguments(factory: Callable[..., object], given: Mapping[str, object]
         raise TraceError(f"the factory needs an argument {missing[0]}: give ", OF_FACTORY[missing[0]])
     if missing:
         raise TraceError(
-            f"the factory needs an argument {missing[0]}, which nobody gives it: give it a default; "
+            f"the factory requires the argument {missing[0]}, which vramscope does not pass: add a default; "
             f"known are {', '.join((*OF_FACTORY, 'device'))}"
         )
     return {name: value for name, value in chosen.items() if takes_all or name in parameters}

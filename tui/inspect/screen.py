@@ -47,7 +47,7 @@ def draw_heading(width: int) -> str:
 
 def draw_change_heading(width: int) -> str:
     counts = "" if width < NARROW_CELLS else f"  {'mark':>9}  {'here':>9}"
-    return f"  {'change':>9}{counts}  what"
+    return f"  {'change':>10}{counts}  what"
 
 
 ListedRow = StackGroup | LiveRow | LiveChange
@@ -100,7 +100,7 @@ class InspectStacks(RowTable[ListedRow]):
     def _draw_change(self, row: LiveChange, width: int) -> str:
         sizes = f"  {show_bytes(row.first_bytes):>9}  {show_bytes(row.second_bytes):>9}"
         change = UNKNOWN if row.change_bytes is None else say_signed(row.change_bytes)
-        return f"{change:>9}{'' if width < NARROW_CELLS else sizes}  "
+        return f"{change:>10}{'' if width < NARROW_CELLS else sizes}  "
 
 
 SCALE_CELLS = 10

@@ -120,7 +120,7 @@ def _note_unread(config: Mapping[str, object], family: str) -> Iterator[str]:
     """Yield what is not known of a decoder; models that are only served have names of their own."""
     unread = sorted({*find_unread(config)} - {"quantization_config"}) if family in FAMILIES else ()
     if unread:
-        yield f"{', '.join(unread)}: sizes by their names that are not known"
+        yield f"{', '.join(unread)}: not read; by the name it may be a size"
 
 
 def _read_window(values: Flags, caches: tuple[Cache, ...]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
-from ....engine.model.outside import DATA, FILTER, FORWARD, Convolution, OutsideUse
+from ....engine.model.outside import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Convolution, OutsideUse
 from ....engine.units import GIB
 from ...allocator_model import AllocatorSettings
 from .model import GpuKind, Rehearsal, Scratch, StepTrace, rehearse
@@ -33,7 +33,7 @@ LIKELY_TRIED_PARTS = 2
 MOST_TRIED_PARTS = 16
 MOST_PARTS_BYTES = GIB
 # In which PyTorch computes those of one gradient operation.
-PASSES = (DATA, FILTER, FORWARD)
+PASSES = (BACKWARD_DATA, BACKWARD_FILTER, FORWARD)
 
 
 class Workspace(NamedTuple):
@@ -57,10 +57,11 @@ class Growth(NamedTuple):
     """With the most that benchmark mode tries."""
 
 
-def size_workspace(convolution: Convolution, which: int, gpu: GpuKind | None = None) -> Workspace:
-    """Return the workspace of a pass: `FORWARD`, `DATA` or `FILTER`.
+def size_workspace(convolution: Convolution, direction: int, gpu: GpuKind | None = None) -> Workspace:
+    """Return the workspace of a pass.
 
     Args:
+        direction: `FORWARD`, `BACKWARD_DATA` or `BACKWARD_FILTER`.
         gpu: The kind of GPU; without one it is taken to have tensor cores for float32.
     """
     size = ELEMENT_BYTES.get(convolution.dtype, 0)
@@ -70,15 +71,17 @@ def size_workspace(convolution: Convolution, which: int, gpu: GpuKind | None = N
         prod(shape) for shape in (convolution.input_shape, convolution.weight_shape, convolution.output_shape)
     )
     copies = (read + weight + written) * size
-    result = {FORWARD: written, DATA: read, FILTER: weight}[which] * max(size, RESULT_BYTES)
-    split = round(MOST_FILTER_SHARE * (read + written) * size) if which == FILTER else 0
+    result = {FORWARD: written, BACKWARD_DATA: read, BACKWARD_FILTER: weight}[direction] * max(
+        size, RESULT_BYTES
+    )
+    split = round(MOST_FILTER_SHARE * (read + written) * size) if direction == BACKWARD_FILTER else 0
     most = copies + max(result, split)
     if not _has_tensor_cores(convolution, gpu):
         return Workspace(0, most, most, most)
     likely = 0
     if not _is_read_as_it_is(convolution, gpu):
         likely = copies + min(FILTER_PARTS * result, split)
-        if convolution.is_channels_last and which != FILTER:
+        if convolution.is_channels_last and direction != BACKWARD_FILTER:
             # Rounded copies of what is multiplied; the result is written where it belongs.
             likely -= result
     channels = max(1, convolution.input_shape[1] // convolution.groups)
@@ -96,8 +99,8 @@ def size_largest(use: OutsideUse, gpu: GpuKind | None = None) -> Workspace:
     """Return the largest workspaces of all convolutions; nothing is tried outside of benchmark mode."""
     largest = Workspace()
     for convolution, passes in use.convolutions:
-        for which in _split_passes(passes):
-            found = size_workspace(convolution, which, gpu)
+        for direction in _split_passes(passes):
+            found = size_workspace(convolution, direction, gpu)
             if not convolution.has_benchmark:
                 found = found._replace(likely_tried_bytes=0, most_tried_bytes=0)
             largest = largest.enlarge(found)
@@ -131,20 +134,20 @@ def _list_scratches(
     tried = set()
     for place, number, passes in trace.computed:
         convolution = trace.convolutions[number]
-        for which in _split_passes(passes):
-            found = size_workspace(convolution, which, gpu)
+        for direction in _split_passes(passes):
+            found = size_workspace(convolution, direction, gpu)
             if not found.most_bytes:
                 continue
             tried_bytes = None
-            if convolution.has_benchmark and (number, which) not in tried:
-                tried.add((number, which))
+            if convolution.has_benchmark and (number, direction) not in tried:
+                tried.add((number, direction))
                 tried_bytes = found.most_tried_bytes if has_most_tried else found.likely_tried_bytes
             scratches[place].append(Scratch(found.likely_bytes, tried_bytes))
     return scratches
 
 
 def _split_passes(passes: int) -> Iterable[int]:
-    return (which for which in PASSES if passes & which)
+    return (direction for direction in PASSES if passes & direction)
 
 
 def _is_native(convolution: Convolution) -> bool:

@@ -290,8 +290,8 @@ def rehearse(
     """Replay a trace through the model of the caching allocator; without a capacity it always fits.
 
     Args:
-        scratches: What is taken besides the trace, by the number of events before it. It needs room: a
-            capacity goes with none.
+        scratches: Allocated in addition to the trace, by the number of events before it. Only without a
+            capacity: running out of memory there is not handled.
     """
     player = _Player(trace, settings, capacity_bytes or UNLIMITED_BYTES, scratches)
     failed = player.play(0, trace.measured_from)
@@ -344,7 +344,7 @@ class _Player:
         sizes = self._trace.sizes
         streams = self._trace.streams
         for place, event in enumerate(self._trace.events[begin:end], begin):
-            self._take_scratches(place)
+            self._allocate_scratches(place)
             if event > 0:
                 self.asking = event - 1
                 try:
@@ -356,10 +356,10 @@ class _Player:
             else:
                 allocator.empty_cache()
         if end == len(self._trace.events):
-            self._take_scratches(end)
+            self._allocate_scratches(end)
         return None
 
-    def _take_scratches(self, place: int) -> None:
+    def _allocate_scratches(self, place: int) -> None:
         allocator = self.allocator
         for scratch in self._scratches.get(place, ()):
             if scratch.tried_bytes is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from vramscope.engine.errors import RuntimeFolderError
 from vramscope.engine.jobs.job_peaks import read_peaks, summary_folder
-from vramscope.engine.model.outside import FILTER, FORWARD, Convolution, GroupUse, OutsideUse
+from vramscope.engine.model.outside import BACKWARD_FILTER, FORWARD, Convolution, GroupUse, OutsideUse
 from vramscope.engine.probe.backends import Reading
 from vramscope.engine.probe.peak_file import PeakFile
 from vramscope.engine.units import GIB, MIB
@@ -83,5 +83,5 @@ def test_what_takes_more_of_a_card_than_tensors_is_kept_for_a_simulated_job(tmp_
         allows_tf32=True,
     )
     assert found.uses == OutsideUse(
-        convolutions=((noted, FORWARD | FILTER),), groups=(known,), has_graphs=True
+        convolutions=((noted, FORWARD | BACKWARD_FILTER),), groups=(known,), has_graphs=True
     )

@@ -69,13 +69,13 @@ def test_growth_in_one_run_only_is_in_the_past_with_the_sizes_of_its_leak_report
         return str(path)
 
     flat, climb = write("flat.csv", 0), write("climb.csv", 0.06)
-    told = " ".join(call("diff", flat, climb, COLUMNS="200").stdout.split())
-    assert "found in B only: GPU 0 was running out of memory: live tensors grew by 3.6 GiB a minute" in told
+    text = " ".join(call("diff", flat, climb, COLUMNS="200").stdout.split())
+    assert "found in B only: GPU 0 was running out of memory: live tensors grew by 3.6 GiB a minute" in text
     (leak,) = json.loads(call("leak", "--input", climb).stdout)["findings"]
     grown = re.search(r"\([\d.]+ GiB\)", leak["title"])
     assert grown is not None
-    assert f"found in B only: GPU 0 leaked 3.6 GiB a minute {grown[0]}" in told
-    assert "out of memory in" not in told
+    assert f"found in B only: GPU 0 leaked 3.6 GiB a minute {grown[0]}" in text
+    assert "out of memory in" not in text
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_positions_under_every_name_of_a_configuration_count_and_unread_sizes_ar
     path.write_text(json.dumps({"model_type": "gpt2", **sizes, "num_memory_slots": 9}))
     (report,) = call("estimate", "--serve", "--model", str(path), "--json").lines
     assert report["assumptions"][0].startswith("256 tokens in a sequence")
-    assert report["model"]["notes"] == ["num_memory_slots: sizes by their names that are not known"]
+    assert report["model"]["notes"] == ["num_memory_slots: not read; by the name it may be a size"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from vramscope.analyzers.planning.steps import GpuKind
 from vramscope.analyzers.planning.steps.convolutions import size_largest, size_workspace
 from vramscope.analyzers.planning.steps.outside import size_workspaces
-from vramscope.engine.model.outside import DATA, FILTER, FORWARD, Convolution, OutsideUse
+from vramscope.engine.model.outside import BACKWARD_DATA as DATA
+from vramscope.engine.model.outside import BACKWARD_FILTER as FILTER
+from vramscope.engine.model.outside import FORWARD, Convolution, OutsideUse
 from vramscope.engine.units import MIB
 
 A100 = GpuKind("A100", (8, 0), 108)

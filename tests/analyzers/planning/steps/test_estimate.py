@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.steps.outside import (
     size_context,
 )
 from vramscope.engine.errors import PackageMissingError, UsageError
-from vramscope.engine.model.outside import FILTER, FORWARD
+from vramscope.engine.model.outside import BACKWARD_FILTER, FORWARD
 from vramscope.estimates import StepRequest, estimate_step, find_gpu, judge_traces, trace_steps
 from vramscope.exporters.estimates import describe_step_estimate
 
@@ -179,7 +179,7 @@ def test_the_largest_convolution_is_found_with_its_input_and_output(factory: str
     assert (largest.input_shape, largest.output_shape) == ((2, 8, 64, 64), (2, 32, 64, 64))
     assert largest.weight_shape == (32, 8, 3, 3)
     assert passes & FORWARD
-    assert passes & FILTER
+    assert passes & BACKWARD_FILTER
 
 
 def estimate_convolving(name: str, **changes: Any) -> StepEstimate:
@@ -345,7 +345,7 @@ def test_of_eight_ranks_each_needs_what_it_needs_alone(tmp_path: Path) -> None:
         check_rank(name, real[7][name], 8, 7)
 
 
-def test_counts_that_ranks_tell_each_other_are_known_without_storage() -> None:
+def test_counts_that_ranks_send_each_other_are_known_without_storage() -> None:
     estimate = estimate_step("trainings:counted", ranks=4, rank=3)
     # Each of four gives 64 rows to each; a stand-in would be one row, and would need real tensors.
     assert (estimate.storage, estimate.readings, estimate.fallback) == ("fake", (), None)
@@ -391,7 +391,11 @@ def test_what_trains_a_module_alone_is_named() -> None:
         ),
         ("trainings:square", {}, "returned a module: give inputs, for example 4x1024:int64"),
         ("trainings:needs_depth", {}, "^the factory needs an argument batch_size: give batch_size$"),
-        ("trainings:needs_depth", {"batch_size": 2}, "an argument depth, which nobody gives .* a default"),
+        (
+            "trainings:needs_depth",
+            {"batch_size": 2},
+            "depth, which vramscope does not pass: add a default",
+        ),
         ("trainings:left_on_host", {}, "allocated nothing on the GPU; expected .* moved there"),
         ("trainings", {}, "expected MODULE:FUNCTION"),
         ("trainings:plain", {"batch_size": 0}, "^batch_size 0: expected 1 or more"),
